@@ -1,0 +1,52 @@
+# A thin front to scripts/ and CMake. JOBS=N sets the parallelism.
+JOBS ?= $(shell nproc)
+
+.DEFAULT_GOAL := build
+.PHONY: help setup build test demo sanitize check format clean
+
+help:
+	@echo "make build     get the dependencies, build build/plimsoll and the rest (the default)"
+	@echo "make test      build, check the sources, run the tests"
+	@echo "make demo      build, run the demo"
+	@echo "make sanitize  build with address and undefined-behaviour checks, run the tests"
+	@echo "make check     check the sources only"
+	@echo "make format    apply clang-format"
+	@echo "make clean     remove the build folders"
+
+setup:
+	@scripts/setup
+
+build: setup
+	@$(MAKE) -s --no-print-directory build/build.ninja
+	cmake --build build -j $(JOBS)
+
+test: build
+	scripts/check
+	ctest --preset release -j $(JOBS)
+
+demo: build
+	scripts/demo
+
+sanitize: setup
+	@$(MAKE) -s --no-print-directory build-sanitize/build.ninja
+	cmake --build build-sanitize -j $(JOBS)
+	ctest --preset sanitize -j $(JOBS)
+
+check: setup
+	scripts/check
+
+format: setup
+	scripts/format
+
+clean:
+	rm -rf build build-sanitize build-tsan
+
+# Ninja itself configures again when a CMake file or the list of sources changes, but does not know
+# the presets.
+build/build.ninja: CMakePresets.json
+	cmake --preset release
+	@touch $@
+
+build-sanitize/build.ninja: CMakePresets.json
+	cmake --preset sanitize
+	@touch $@

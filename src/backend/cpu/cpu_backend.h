@@ -1,0 +1,28 @@
+// The CPU: one libgomp team started here, one oneDNN engine and stream. No op logic.
+#pragma once
+
+#include <dnnl.h>
+
+#include "backend/backend.h"
+
+namespace pl {
+
+class CpuBackend final : public Backend {
+ public:
+  static constexpr Bytes kAlignment = 64;
+
+  // Starts the team. `threads` 0: all cores. Throws UserError outside [1, 1024].
+  explicit CpuBackend(int threads = 0);
+  ~CpuBackend() override;
+
+  dnnl_engine_t engine() const { return engine_; }
+  dnnl_stream_t stream() const { return stream_; }
+
+ private:
+  dnnl_engine_t engine_ = nullptr;
+  dnnl_stream_t stream_ = nullptr;
+};
+
+int available_cores();  // that this process may run on
+
+}  // namespace pl

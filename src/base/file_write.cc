@@ -1,0 +1,156 @@
+// The writing half of base/file.h.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace pl {
+namespace {
+
+constexpr Bytes kLargestTransfer = Bytes{1} << 30;
+
+// Above RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the process. While this lives the signal is
+// blocked in this thread, so that write() returns EFBIG instead; a pending one is taken away.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+  ~NoFileSizeSignal() {
+    const timespec now{};
+    if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&signal_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t signal_{}, before_{};
+};
+
+// A descriptor under construction; removes its temporary name unless it was renamed.
+struct Draft {
+  int fd = -1;
+  std::string name;
+
+  Draft() = default;
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() {
+    if (fd >= 0) ::close(fd);
+    if (!name.empty()) ::unlink(name.c_str());
+  }
+};
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  const std::string received = std::generic_category().message(error);
+  // A path that cannot be written is the caller's; a disk that cannot take more is the system's.
+  if (error == ENOENT || error == EACCES || error == EPERM || error == EROFS || error == ENOTDIR ||
+      error == ENAMETOOLONG || error == ELOOP || error == EISDIR)
+    throw DataError("[file] " + path + ": expected a place that can be written, received '" +
+                    received + "'; check the folder and its permissions");
+  throw BackendError("[file] " + path + ": expected the disk to take the file, received '" +
+                     received + "'; free some space or choose another disk; " +
+                     "a file that was there before is intact");
+}
+
+// What a symbolic link points to, so that the link itself stays.
+std::string final_target(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return path;
+  // Renaming over /dev/null would replace the device.
+  if (!S_ISREG(status.st_mode))
+    throw DataError("[file] " + path + ": expected a regular file or none, received a " +
+                    (S_ISDIR(status.st_mode) ? "folder" : "device, FIFO or socket") +
+                    "; give the path of a file to write");
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+// Names are unique in the process by a counter and on the machine by the process id.
+std::string draft_name(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  return path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+}
+
+void sync_folder_of(const std::string& path) {
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;  // a folder may be writable and not readable; the rename has happened
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some file systems cannot sync folders and say so.
+  if (result != 0 && error != EINVAL && error != ENOTSUP) fail(path, error);
+}
+
+}  // namespace
+
+void FileWriter::write(const void* data, Bytes bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put =
+        ::write(fd_, from, static_cast<size_t>(std::min(bytes, kLargestTransfer)));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail(path_, errno);
+    from += put;
+    bytes -= put;
+    written_ += put;
+  }
+}
+
+void write_file_atomically(const std::string& path, const WriteCallback& writer) {
+  const NoFileSizeSignal quiet;
+  const std::string target = final_target(path);
+  Draft draft;
+  const std::string name = draft_name(target);
+  draft.fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (draft.fd < 0) fail(path, errno);
+  draft.name = name;
+  FileWriter file(draft.fd, path);
+  writer(file);
+  if (::fsync(draft.fd) != 0) fail(path, errno);
+  // Errors of delayed writes (NFS, quotas) may show only here.
+  const int closed = ::close(draft.fd);
+  draft.fd = -1;
+  if (closed != 0) fail(path, errno);
+  if (::rename(name.c_str(), target.c_str()) != 0) fail(path, errno);
+  draft.name.clear();
+  sync_folder_of(target);
+}
+
+void write_file_atomically(const std::string& path, std::string_view bytes) {
+  write_file_atomically(path, [&](FileWriter& file) { file.write(bytes); });
+}
+
+File write_unlinked_file(const WriteCallback& writer) {
+  const NoFileSizeSignal quiet;
+  const char* folder = std::getenv("TMPDIR");
+  std::string name = std::string(folder && *folder ? folder : "/tmp") + "/plimsoll-XXXXXX";
+  Draft draft;
+  draft.fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (draft.fd < 0) fail(name, errno);
+  ::unlink(name.c_str());
+  FileWriter file(draft.fd, name);
+  writer(file);
+  const int fd = draft.fd;
+  draft.fd = -1;
+  return File::adopt(fd, name);
+}
+
+}  // namespace pl

@@ -1,0 +1,176 @@
+// `plimsoll bench`: kernels at the shapes of their benchmark samples, whole steps, and for each
+// step the bare list of its prepared kernels, so that what the engine adds can be seen.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/run_setup.h"
+#include "cli/terminal.h"
+#include "op/sample.h"
+
+namespace pl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kSecondsPerBench = 0.5;
+constexpr int kMinRuns = 7, kMaxRuns = 400;
+
+struct Times {
+  std::vector<double> ms;
+  double at(double share) {
+    std::sort(ms.begin(), ms.end());
+    return ms[static_cast<size_t>(share * static_cast<double>(ms.size() - 1))];
+  }
+};
+
+struct Result {
+  std::string name;
+  double median_ms, min_ms, p90_ms, gflops, gbps;
+};
+
+double timed(const std::function<void()>& body) {
+  const auto start = Clock::now();
+  body();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Times several bodies in turn, so that a disturbance hits all of them alike.
+std::vector<Times> interleaved(const std::vector<std::function<void()>>& bodies) {
+  std::vector<Times> times(bodies.size());
+  for (int warm = 0; warm < 2; ++warm)
+    for (const auto& body : bodies) body();
+  const auto start = Clock::now();
+  for (int run = 0; run < kMaxRuns; ++run) {
+    for (size_t b = 0; b < bodies.size(); ++b) times[b].ms.push_back(timed(bodies[b]));
+    if (run + 1 >= kMinRuns &&
+        std::chrono::duration<double>(Clock::now() - start).count() > kSecondsPerBench)
+      break;
+  }
+  return times;
+}
+
+Result summarize(std::string name, Times times, const Cost& cost) {
+  const double median = times.at(0.5);
+  return {std::move(name),          median, times.at(0), times.at(0.9), cost.flops / median / 1e6,
+          cost.bytes / median / 1e6};
+}
+
+class Bench {
+ public:
+  explicit Bench(const BenchOptions& options) : options_(options), backend_(options.threads) {}
+
+  std::vector<Result> run() {
+    BackendScope scope(backend_);
+    for (const Op* op : catalogue())
+      for (const Sample& sample : op->samples())
+        if (sample.benchmark) bench_sample(*op, sample);
+    for (const BuiltinModel& model : builtin_models())
+      for (int64_t batch : {32, 256, 2048}) bench_step(model, batch);
+    return std::move(results_);
+  }
+
+ private:
+  bool wanted(const std::string& name) const {
+    return name.find(options_.filter) != std::string::npos;
+  }
+
+  void add(Result result) {
+    if (!options_.json)
+      std::fprintf(human_stream(),
+                   "%-56s %10.3f ms  min %10.3f  p90 %10.3f %9.1f GFLOP/s %7.1f GB/s\n",
+                   result.name.c_str(), result.median_ms, result.min_ms, result.p90_ms,
+                   result.gflops, result.gbps);
+    results_.push_back(std::move(result));
+  }
+
+  void bench_sample(const Op& op, const Sample& sample) {
+    for (const Variant& variant : op.variants) {
+      const std::string name =
+          "op/" + std::string(op.name) + "/" + sample.name + "/" + variant.name;
+      if (!wanted(name) ||
+          (std::string_view(variant.name) == "reference" && op.variants.size() > 1))
+        continue;
+      const Tensors in = sample_inputs(op, sample);
+      const Metas metas = sample_metas(sample, Dtype::float32);
+      const Metas outs = op.infer(metas, sample.attrs);
+      auto kernel = prepare(op, {backend_, metas, outs, sample.attrs}, variant.name);
+      if (!kernel) continue;
+      Tensors out;
+      std::vector<void*> in_pointers, out_pointers;
+      for (const Tensor& tensor : in) in_pointers.push_back(tensor.data());
+      for (const Meta& meta : outs) out_pointers.push_back(out.emplace_back(meta).data());
+      Buffer workspace(kernel->workspace_bytes);
+      auto times = interleaved(
+          {[&] { kernel->run(in_pointers.data(), out_pointers.data(), workspace.data()); }});
+      add(summarize(name, std::move(times[0]), op.cost(metas, outs, sample.attrs)));
+    }
+  }
+
+  void bench_step(const BuiltinModel& model, int64_t batch) {
+    const std::string tail = std::string(model.name) + "/b" + std::to_string(batch);
+    if (!wanted("step/" + tail) && !wanted("kernels/" + tail)) return;
+    const Network network = model.build(model.input, model.classes);
+    Compiled compiled{
+        Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
+    const SampleSpec sample{{Dtype::float32, model.input}, {Dtype::int32, Shape{}}, 1, true};
+    SessionPlan plan =
+        plan_session(network, compiled, backend_, {{StepKind::train, batch}}, sample, 0);
+    Cost cost;
+    for (const Node& node : plan.prepared[0].graph.nodes) {
+      Metas in, out;
+      for (ValueId id : node.in)
+        in.push_back(plan.prepared[0].graph.values[static_cast<size_t>(id)].meta);
+      for (ValueId id : node.out)
+        out.push_back(plan.prepared[0].graph.values[static_cast<size_t>(id)].meta);
+      const Cost one = get_op(node.op).cost(in, out, node.attrs);
+      cost.flops += one.flops;
+      cost.bytes += one.bytes;
+    }
+    Session session(std::move(plan), network, 0);
+    auto source =
+        synthetic_source({.x = sample.x, .y = Shape{}, .classes = model.classes, .samples = batch});
+    std::vector<int64_t> indices(static_cast<size_t>(batch));
+    for (int64_t i = 0; i < batch; ++i) indices[static_cast<size_t>(i)] = i;
+    void* places[] = {session.input(0, 0), session.input(0, 1)};
+    source->read(indices, places);
+    StepParams params{.step = 1, .learning_rate = 1e-3, .rows = batch};
+    auto times =
+        interleaved({[&] { session.run(0, params); },
+                     [&] {
+                       for (const auto& bound : session.executor(0).steps())
+                         bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
+                     }});
+    if (wanted("step/" + tail)) add(summarize("step/" + tail, std::move(times[0]), cost));
+    if (wanted("kernels/" + tail)) add(summarize("kernels/" + tail, std::move(times[1]), cost));
+  }
+
+  const BenchOptions& options_;
+  CpuBackend backend_;
+  std::vector<Result> results_;
+};
+
+}  // namespace
+
+int run_bench(const BenchOptions& options) {
+  const std::vector<Result> results = Bench(options).run();
+  if (results.empty())
+    throw UserError("[bench] expected a filter that matches, received '" + options.filter + "'");
+  if (!options.json) return 0;
+  Json list = Json::array();
+  for (const Result& r : results)
+    list.push(Json::object()
+                  .set("name", r.name)
+                  .set("median_ms", r.median_ms)
+                  .set("min_ms", r.min_ms)
+                  .set("p90_ms", r.p90_ms)
+                  .set("gflops", r.gflops)
+                  .set("gbps", r.gbps));
+  std::printf("%s\n", list.dump().c_str());
+  return 0;
+}
+
+}  // namespace pl

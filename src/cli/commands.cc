@@ -1,0 +1,33 @@
+#include "cli/commands.h"
+
+#include <cstdio>
+#include <new>
+
+#include "base/error.h"
+
+namespace pl {
+
+int run_command(const std::vector<std::string>& arguments) {
+  try {
+    const CommandLine line = parse_command_line(arguments);
+    if (line.command == "plan") return run_plan(line.run);
+    if (line.command == "train") return run_train(line.run);
+    if (line.command == "models") return run_models(line.models);
+    if (line.command == "bench") return run_bench(line.bench);
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "plimsoll: %s\n", error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(
+        stderr,
+        "plimsoll: [memory] the system refused memory outside the plan; free some and try again\n");
+    return 3;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plimsoll: [internal] %s; this is a defect, please report it\n",
+                 error.what());
+    return 1;
+  }
+}
+
+}  // namespace pl

@@ -1,0 +1,217 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "backend/cpu/host_memory.h"
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+// Every value arrives as text and is read here, so that all messages have one form.
+int64_t parse_integer(const std::string& text, const char* option, int64_t low, int64_t high) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    throw UserError("[options] " + std::string(option) + ": expected a whole number from " +
+                    std::to_string(low) + " to " + std::to_string(high) + ", received '" + text +
+                    "'");
+  return value;
+}
+
+double parse_real(const std::string& text, const char* option, double low, double high) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high))
+    throw UserError("[options] " + std::string(option) + ": expected a number from " +
+                    std::to_string(low) + " to 1e30" + ", received '" + text + "'");
+  return value;
+}
+
+Shape parse_shape(const std::string& text) {
+  std::vector<Dim> dims;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find('x', begin), text.size());
+    dims.push_back(
+        parse_integer(text.substr(begin, end - begin), "--input (HxWxC or T)", 1, 1 << 24));
+    begin = end + 1;
+  }
+  if (dims.size() > 4)
+    throw UserError("[options] --input: expected at most 4 dimensions, received '" + text + "'");
+  return Shape(std::move(dims));
+}
+
+std::string one_of(const std::string& text, const char* option,
+                   std::initializer_list<const char*> allowed) {
+  std::string known;
+  for (const char* word : allowed) {
+    if (text == word) return text;
+    known += (known.empty() ? "" : ", ") + std::string(word);
+  }
+  throw UserError("[options] " + std::string(option) + ": expected one of " + known +
+                  ", received '" + text + "'");
+}
+
+[[noreturn]] void not_built(const std::string& what) {
+  throw UserError("[options] " + what + " is not built yet; README.md lists what works");
+}
+
+using Texts = std::map<std::string, std::string>;
+
+// Options whose part does not exist yet: they are known, so that the refusal can say so.
+constexpr const char* kLaterValues[] = {"--host-memory",      "--disk",   "--allow",   "--html",
+                                        "--checkpoint-every", "--resume", "--profile", "--graph"};
+constexpr const char* kLaterFlags[] = {"--frontier", "--curve"};
+
+void add_run_options(CLI::App& app, Texts& texts, RunOptions& run,
+                     std::map<std::string, bool>& later) {
+  auto text = [&](const char* name, const char* help) {
+    return app.add_option(name, texts[name], help)->type_name("");
+  };
+  app.add_option("model", run.model, "built-in model (see `plimsoll models`)")->type_name("");
+  text("--batch", "samples per step, or `max`: the largest that fits [32]");
+  text("--input", "shape of one sample, as HxWxC or T [the model's own]");
+  text("--memory", "budget for the whole process: 4GiB, 500MiB, 2GB, bytes, or `max` [none]");
+  text("--device", "cpu [cpu]");
+  text("--dtype", "float32 or float64 [float32]");
+  text("--optimizer", "adam or sgd [adam]");
+  text("--learning-rate", "step size [the optimiser's Keras default]");
+  text("--data",
+       "synthetic, fashion-mnist, FILE.npz (arrays x, y), or a folder of IDX files [synthetic]");
+  text("--threads", "threads of the computation [all cores]");
+  text("--epochs", "passes over the data [1]");
+  text("--steps", "stop after so many steps [synthetic: 100]");
+  text("--seed", "of weights, shuffling, dropout and synthetic data [0]");
+  text("--shuffle", "on or off [on]");
+  text("--split", "off (splitting the batch is not built yet) [off]");
+  text("--recompute", "off (recomputing activations is not built yet) [off]");
+  text("--offload", "off (moving values to other memory is not built yet) [off]");
+  app.add_flag("--json", run.json, "print JSON on stdout and nothing else there");
+  for (const char* name : kLaterValues)
+    app.add_option(name, texts[name], "not built yet")->group("");
+  for (const char* name : kLaterFlags) app.add_flag(name, later[name], "not built yet")->group("");
+}
+
+void read_run_options(const Texts& texts, const std::map<std::string, bool>& later,
+                      RunOptions& run) {
+  auto given = [&](const char* name) -> const std::string* {
+    auto at = texts.find(name);
+    return at == texts.end() || at->second.empty() ? nullptr : &at->second;
+  };
+  for (const char* name : kLaterValues)
+    if (given(name)) not_built(name);
+  for (const char* name : kLaterFlags)
+    if (later.at(name)) not_built(name);
+  for (const char* name : {"--split", "--recompute", "--offload"})
+    if (const auto* text = given(name); text && *text != "off")
+      not_built(std::string(name) + " " + *text);
+  if (const auto* text = given("--device"); text && *text != "cpu") {
+    if (text->starts_with("cuda") || text->starts_with("null:")) not_built("--device " + *text);
+    one_of(*text, "--device", {"cpu"});
+  }
+  if (const auto* text = given("--batch")) {
+    run.batch_max = *text == "max";
+    if (!run.batch_max) run.batch = parse_integer(*text, "--batch", 1, int64_t{1} << 31);
+  }
+  if (const auto* text = given("--input")) run.input = parse_shape(*text);
+  if (const auto* text = given("--memory"))
+    run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
+  if (const auto* text = given("--dtype")) {
+    if (*text == "mixed_bfloat16" || *text == "mixed_float16") not_built("--dtype " + *text);
+    run.dtype = *dtype_from_name(one_of(*text, "--dtype", {"float32", "float64"}));
+  }
+  if (const auto* text = given("--optimizer")) run.optimizer = *text;
+  if (const auto* text = given("--learning-rate"))
+    run.learning_rate = parse_real(*text, "--learning-rate", 0, 1e30);
+  if (const auto* text = given("--data")) run.data = *text;
+  if (const auto* text = given("--threads"))
+    run.threads = static_cast<int>(parse_integer(*text, "--threads", 1, 1024));
+  if (const auto* text = given("--epochs"))
+    run.epochs = parse_integer(*text, "--epochs", 1, 1000000000);
+  if (const auto* text = given("--steps"))
+    run.steps = parse_integer(*text, "--steps", 1, int64_t{1} << 40);
+  if (const auto* text = given("--seed"))
+    run.seed = static_cast<uint64_t>(
+        parse_integer(*text, "--seed", 0, std::numeric_limits<int64_t>::max()));
+  if (const auto* text = given("--shuffle"))
+    run.shuffle = one_of(*text, "--shuffle", {"on", "off"}) == "on";
+  if (run.model.empty())
+    throw UserError(
+        "[options] expected the name of a model, received none; `plimsoll models` lists them");
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  CLI::App app{
+      "Plimsoll trains neural networks in exactly the memory that it planned before the first "
+      "step.\n\n"
+      "  plimsoll plan mnist-cnn --batch 256 --memory 128MiB    what will training use, and does "
+      "it fit?\n"
+      "  plimsoll train mnist-cnn --data fashion-mnist --epochs 5 --batch 64 --memory 128MiB\n"
+      "  plimsoll models                                        what can be trained\n"
+      "  plimsoll bench                                         how fast is it here\n\n"
+      "Exit codes: 0 ok, 2 bad usage or input, 3 does not fit, 1 anything else.",
+      "plimsoll"};
+  app.set_version_flag("--version", "plimsoll 0.1.0");
+  CommandLine line;
+  Texts texts;
+  std::map<std::string, bool> later;
+  std::string bench_threads, ignored;
+  auto* plan = app.add_subcommand(
+      "plan",
+      "Say what training would use, to the byte, without training.\n"
+      "Exits 3 when it does not fit, with the smallest budget, what fills it and what would help.");
+  add_run_options(*plan, texts, line.run, later);
+  auto* train = app.add_subcommand(
+      "train", "Plan, reserve, then train.\nWeights, plan and log go to --run FOLDER.");
+  add_run_options(*train, texts, line.run, later);
+  train
+      ->add_option("--run", line.run.run, "folder for plan.json, log.jsonl and weights.safetensors")
+      ->type_name("");
+  train->add_option("--weights", line.run.weights, "start from this safetensors file")
+      ->type_name("");
+  train
+      ->add_option("--save-weights", line.run.save_weights,
+                   "write the trained weights to this safetensors file")
+      ->type_name("");
+  auto* models =
+      app.add_subcommand("models", "List the built-in models, or one's layers and weights.");
+  models->add_option("name", line.models.name, "a model")->type_name("");
+  models->add_flag("--json", line.models.json, "print JSON");
+  auto* bench = app.add_subcommand("bench", "Time kernels and steps on this machine.");
+  bench->add_option("filter", line.bench.filter, "only names that contain this")->type_name("");
+  bench->add_option("--threads", bench_threads, "threads [all cores]")->type_name("");
+  bench->add_flag("--json", line.bench.json, "print JSON");
+  auto* report = app.add_subcommand("report", "not built yet")->group("");
+  auto* data = app.add_subcommand("data", "not built yet")->group("");
+  for (auto* command : {report, data}) command->allow_extras();
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {
+      app.exit(error);  // help or version
+      return {};
+    }
+    throw UserError("[options] " + std::string(error.what()) + "; see plimsoll --help");
+  }
+  for (auto* command : {report, data})
+    if (command->parsed()) not_built("`plimsoll " + command->get_name() + "`");
+  for (auto* command : {plan, train, models, bench})
+    if (command->parsed()) line.command = command->get_name();
+  if (line.command.empty()) {
+    std::fputs(app.help().c_str(), stdout);
+    return {};
+  }
+  if (line.command == "plan" || line.command == "train") read_run_options(texts, later, line.run);
+  if (!bench_threads.empty())
+    line.bench.threads = static_cast<int>(parse_integer(bench_threads, "--threads", 1, 1024));
+  return line;
+}
+
+}  // namespace pl

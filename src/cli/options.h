@@ -1,0 +1,56 @@
+// The command line, parsed and checked. CLI11 stays inside options.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "tensor/shape.h"
+
+namespace pl {
+
+// Options of `plan` and `train`.
+struct RunOptions {
+  std::string model;
+  int64_t batch = 32;
+  bool batch_max = false;
+  std::optional<Shape> input;
+  std::optional<Bytes> memory;
+  Dtype dtype = Dtype::float32;
+  std::string optimizer = "adam";
+  std::optional<double> learning_rate;
+  std::string data = "synthetic";
+  int threads = 0;  // 0: all cores
+  bool json = false;
+
+  int64_t epochs = 1;
+  std::optional<int64_t> steps;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  std::string run, weights, save_weights;  // empty: none
+};
+
+struct BenchOptions {
+  std::string filter;
+  bool json = false;
+  int threads = 0;
+};
+
+struct ModelsOptions {
+  std::string name;  // empty: list all
+  bool json = false;
+};
+
+struct CommandLine {
+  std::string command;  // "plan", "train", "models", "bench"; empty: help was printed
+  RunOptions run;
+  BenchOptions bench;
+  ModelsOptions models;
+};
+
+// Throws UserError (exit code 2) for anything that is not understood, not built yet, or out of
+// range. Prints help or the version and returns an empty command when asked for it.
+CommandLine parse_command_line(const std::vector<std::string>& arguments);
+
+}  // namespace pl

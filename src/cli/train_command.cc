@@ -1,0 +1,170 @@
+#include <cstdio>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "cli/commands.h"
+#include "cli/run_setup.h"
+#include "cli/terminal.h"
+#include "train/weights.h"
+
+namespace pl {
+namespace {
+
+// One JSON object per line, on stdout with --json and into the run folder's log.
+class EventLog : public TrainObserver {
+ public:
+  EventLog(bool to_stdout, const std::string& run) : to_stdout_(to_stdout) {
+    if (run.empty()) return;
+    log_.reset(std::fopen((run + "/log.jsonl").c_str(), "w"));
+    if (!log_) throw DataError("[run] " + run + "/log.jsonl: cannot be written");
+  }
+  void write(const Json& event) {
+    const std::string text = event.dump() + "\n";
+    if (to_stdout_) {
+      std::fputs(text.c_str(), stdout);
+      std::fflush(stdout);
+    }
+    if (log_) std::fputs(text.c_str(), log_.get());
+  }
+  void on_step(const StepEvent& event) override {
+    if (!to_stdout_ && !log_) return;
+    write(Json::object()
+              .set("event", "step")
+              .set("step", event.step)
+              .set("loss", event.loss)
+              .set("ms", event.ms));
+  }
+  void on_epoch(const EpochEvent& event) override {
+    Json json =
+        Json::object().set("event", "epoch").set("epoch", event.epoch).set("loss", event.loss);
+    if (!event.metrics.empty()) json.set("accuracy", event.metrics[0]);
+    if (event.val_loss) json.set("val_loss", *event.val_loss);
+    if (!event.val_metrics.empty()) json.set("val_accuracy", event.val_metrics[0]);
+    json.set("seconds", event.seconds);
+    write(json);
+    if (log_) std::fflush(log_.get());
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  bool to_stdout_;
+  std::unique_ptr<std::FILE, Close> log_;
+};
+
+class Both : public TrainObserver {
+ public:
+  Both(TrainObserver& first, TrainObserver& second) : first_(first), second_(second) {}
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override {
+    first_.on_epoch_begin(epoch, epochs, steps);
+    second_.on_epoch_begin(epoch, epochs, steps);
+  }
+  void on_step(const StepEvent& event) override {
+    first_.on_step(event);
+    second_.on_step(event);
+  }
+  void on_epoch(const EpochEvent& event) override {
+    first_.on_epoch(event);
+    second_.on_epoch(event);
+  }
+
+ private:
+  TrainObserver &first_, &second_;
+};
+
+Json end_event(const LoopResult& result, const Session& session) {
+  return Json::object()
+      .set("event", "end")
+      .set("steps", result.steps)
+      .set("loss_first", result.loss_first)
+      .set("loss_last", result.loss_last)
+      .set("step_ms_median", result.step_ms_median)
+      .set("step_ms_min", result.step_ms_min)
+      .set("samples_per_s", result.samples_per_s)
+      .set("arena_bytes_planned", session.plan().arena)
+      .set("arena_bytes_used", session.used_bytes())
+      .set("process_bytes_planned", session.plan().process())
+      .set("process_bytes_peak", process_peak())
+      .set("heap_allocations_per_step", result.heap_allocations_per_step)
+      .set("library_allocations_per_step", result.library_allocations_per_step)
+      .set("weights_xxh3", hex16(session.hash(true)))
+      .set("state_xxh3", hex16(session.hash(false)));
+}
+
+void print_summary(std::FILE* out, const LoopResult& result, const Session& session,
+                   const std::string& run) {
+  const Bytes planned = session.plan().process(), peak = process_peak();
+  std::fprintf(out, "\n%lld steps, median %.2f ms, %.0f samples/s\n",
+               static_cast<long long>(result.steps), result.step_ms_median, result.samples_per_s);
+  if (!result.epochs.empty() && !result.epochs.back().val_metrics.empty())
+    std::fprintf(out, "test accuracy   %.4f\n", result.epochs.back().val_metrics[0]);
+  std::fprintf(out, "memory planned  %s (%lld bytes)\n", format_bytes(planned).c_str(),
+               static_cast<long long>(planned));
+  std::fprintf(out,
+               "memory measured %s (%lld bytes, the system's figure), %.2f %% below the plan\n",
+               format_bytes(peak).c_str(), static_cast<long long>(peak),
+               100.0 * static_cast<double>(planned - peak) / static_cast<double>(planned));
+  std::fprintf(out, "arena           %lld bytes planned, %lld used\n",
+               static_cast<long long>(session.plan().arena),
+               static_cast<long long>(session.used_bytes()));
+  if (!run.empty()) std::fprintf(out, "run folder      %s\n", run.c_str());
+}
+
+// The bound on what is not in the arena was computed; here the system's own figure is held against
+// it.
+void check_fixed(const Session& session, const RunOptions& options, std::FILE* out) {
+  const Bytes resident = process_resident(), planned = session.plan().process();
+  if (resident <= planned) return;
+  const std::string text = "[reserve] the process holds " + format_bytes(resident) +
+                           " after preparation, more than the planned " + format_bytes(planned) +
+                           " on this system";
+  if (options.memory && resident > *options.memory)
+    throw DoesNotFit(text + "; try --memory " + std::to_string(resident + 2 * kMiB));
+  std::fprintf(out, "plimsoll: warning: %s\n", text.c_str());
+}
+
+}  // namespace
+
+int run_train(const RunOptions& options) {
+  RunSetup setup = set_up_run(options, false);
+  if (!options.run.empty()) {
+    make_directories(options.run);
+    write_file_atomically(options.run + "/plan.json", to_json(setup.report).dump(2) + "\n");
+  }
+  EventLog log(options.json, options.run);
+  Json plan_event = Json::object().set("event", "plan");
+  const Json report = to_json(setup.report);
+  for (const auto& [key, value] : report.as_object("plan")) plan_event.set(key, value);
+  log.write(plan_event);
+  std::FILE* out = human_stream();
+  if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
+  require_room(setup.plan, options.memory, explain(setup.report));
+  std::unique_ptr<SafetensorsFile> weights;
+  if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
+  if (weights) check_weights(*weights, setup.plan.layout);
+
+  Session session(std::move(setup.plan), setup.network, options.seed);
+  if (weights) load_weights(*weights, session);
+  check_fixed(session, options, stderr);
+  ProgressBar bar(out, setup.compiled.metrics);
+  Both both(bar, log);
+  TrainObserver& observer = options.json ? static_cast<TrainObserver&>(log) : both;
+  const LoopResult result =
+      run_training(session, setup.loop, *setup.sources.train, setup.sources.test.get(), observer);
+  log.write(end_event(result, session));
+  if (!options.save_weights.empty()) save_weights(options.save_weights, session);
+  if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session);
+  if (!options.json) print_summary(out, result, session, options.run);
+  if (!result.finite)
+    throw BackendError("[train] step " + std::to_string(result.steps) +
+                       ": the loss is not finite; lower --learning-rate");
+  if (const std::string path = session.first_non_finite(); !path.empty())
+    throw BackendError("[train] " + path +
+                       ": a value is not finite at the end; lower --learning-rate");
+  return 0;
+}
+
+}  // namespace pl

@@ -1,0 +1,76 @@
+// Source: samples on disk or made from a seed, read by index into memory that the caller planned.
+// A source holds no samples: compressed files are inflated once to a cache on disk (data/cache.h) and
+// read from there, so its resident bytes do not grow with the data.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/shape.h"
+
+namespace pl {
+
+// The least and greatest value of an integer field, both included.
+struct ValueRange {
+  int64_t low = 0, high = 0;
+};
+
+struct Field {
+  std::string name;  // "x" or "y"
+  Meta sample;       // of one sample, without the batch dimension
+  // For integer fields: a loss or an embedding that indexes with them needs high < its classes.
+  // read() throws DataError rather than hand out a value outside.
+  std::optional<ValueRange> range;
+};
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual std::string name() const = 0;
+  virtual int64_t size() const = 0;                        // samples, at least 1
+  virtual const std::vector<Field>& fields() const = 0;    // x, then y
+  // Puts sample indices[i] of field f at destinations[f] + i * fields()[f].sample.bytes(). A null
+  // destination leaves that field out. Runs of consecutive indices are one read. Allocates nothing.
+  virtual void read(std::span<const int64_t> indices, std::span<void* const> destinations) = 0;
+  virtual Bytes resident_bytes() const = 0;  // upper bound of the heap it holds
+};
+
+struct SyntheticSpec {
+  Meta x;                  // of one sample: float32, float64, uint8, or int32 tokens
+  int64_t vocabulary = 0;  // int32 x: tokens in [0, vocabulary)
+  Shape y;                 // of one sample's labels: () for one label, (T,) for one a token
+  int64_t classes = 0;     // y: int32 labels in [0, classes)
+  int64_t samples = 0;     // the one fixed batch
+  uint64_t seed = 0;
+};
+
+// Made anew at each read from (seed, sample, element): x uniform in [-1, 1), nothing is stored.
+std::unique_ptr<Source> synthetic_source(const SyntheticSpec& spec);
+
+enum class Part : uint8_t { train, test };
+
+// x uint8 (28, 28, 1), y int32 (). An empty directory means that of Debian's dataset-fashion-mnist.
+std::unique_ptr<Source> fashion_mnist_source(Part part, const std::string& directory = "");
+
+// IDX files (MNIST's format), plain or gzip: x uint8 (H, W, 1), y int32 ().
+std::unique_ptr<Source> idx_source(const std::string& images, const std::string& labels);
+
+// Arrays `x` and `y` of an .npz. Integer y becomes int32 labels, floating y stays as it is; x keeps
+// its dtype (int8, int16 and uint16 become int32; uint32 and uint64 become int64).
+std::unique_ptr<Source> npz_source(const std::string& path);
+
+struct Sources {
+  std::unique_ptr<Source> train;
+  std::unique_ptr<Source> test;  // null: there is none
+};
+
+// `fashion-mnist`, FILE.npz, or a folder with train-images-idx3-ubyte[.gz] and its fellows. Everything
+// else is DataError that says what is accepted. (`synthetic` needs the model's shapes: see above.)
+Sources open_source(const std::string& spec);
+
+}  // namespace pl

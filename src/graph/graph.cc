@@ -1,0 +1,177 @@
+#include "graph/graph.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace pl {
+
+const char* name_of(Category category) {
+  constexpr const char* names[] = {"parameters", "gradients", "optimizer", "activations",
+                                   "workspace",  "input",     "other"};
+  return names[static_cast<int>(category)];
+}
+
+namespace {
+
+std::string id_text(ValueId id) { return "%" + std::to_string(id); }
+
+std::string list_text(const std::vector<ValueId>& ids) {
+  std::string out;
+  for (size_t i = 0; i < ids.size(); ++i) out += (i ? ", " : "") + id_text(ids[i]);
+  return out;
+}
+
+void print_into(const Graph& graph, const std::string& indent, std::string& out) {
+  for (const Variable& variable : graph.variables)
+    out += indent + "variable " + variable.path + " " + variable.meta.text() + " " +
+           name_of(variable.category) + " " + id_text(variable.first) + " -> " +
+           id_text(variable.last) + "\n";
+  for (ValueId id : graph.inputs) {
+    const Value& value = graph.values[static_cast<size_t>(id)];
+    out += indent + "input " + value.path + " " + value.meta.text() + " " + id_text(id) + "\n";
+  }
+  for (const Node& node : graph.nodes) {
+    out += indent + list_text(node.out) + " = " + node.op + "(" + list_text(node.in) + ")";
+    if (!node.attrs.entries().empty()) out += " " + node.attrs.print();
+    out += " :";
+    for (ValueId id : node.out) out += " " + graph.values[static_cast<size_t>(id)].meta.text();
+    if (!node.path.empty()) out += "  # " + node.path;
+    out += "\n";
+    if (node.loop >= 0) {
+      const Loop& loop = graph.loops[static_cast<size_t>(node.loop)];
+      out += indent + "  loop " + std::to_string(loop.trips) + " trips\n";
+      print_into(loop.body, indent + "    ", out);
+    }
+  }
+  for (ValueId id : graph.keep)
+    out += indent + "keep " + graph.values[static_cast<size_t>(id)].path + " " + id_text(id) + "\n";
+}
+
+class Checker {
+ public:
+  explicit Checker(const Graph& graph) : graph_(graph), written_(graph.values.size(), false) {}
+
+  void run() {
+    for (const Value& value : graph_.values) value.meta.bytes();
+    check_sources();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) check_node(static_cast<NodeId>(i));
+    for (ValueId id : graph_.keep)
+      require(in_range(id) && written_[index(id)], "kept value is never written", -1);
+    check_versions();
+  }
+
+ private:
+  static size_t index(int id) { return static_cast<size_t>(id); }
+  bool in_range(ValueId id) const { return id >= 0 && index(id) < graph_.values.size(); }
+
+  void require(bool holds, const std::string& what, NodeId node) const {
+    if (holds) return;
+    std::string where = node < 0 ? ""
+                                 : " at node " + std::to_string(node) + " (" +
+                                       graph_.nodes[index(node)].op + ", " +
+                                       graph_.nodes[index(node)].path + ")";
+    throw InternalError("[graph] " + what + where);
+  }
+
+  void check_sources() {
+    for (const Variable& variable : graph_.variables) {
+      require(in_range(variable.first) && in_range(variable.last), "variable value out of range",
+              -1);
+      require(!written_[index(variable.first)], "two variables share a value", -1);
+      written_[index(variable.first)] = true;
+    }
+    for (ValueId id : graph_.inputs) {
+      require(in_range(id) && !written_[index(id)], "input out of range or listed twice", -1);
+      written_[index(id)] = true;
+    }
+    for (size_t i = 0; i < graph_.values.size(); ++i)
+      if (written_[i]) require(graph_.values[i].producer == -1, "a source has a producer", -1);
+  }
+
+  void check_node(NodeId id) {
+    const Node& node = graph_.nodes[index(id)];
+    for (ValueId in : node.in)
+      require(in_range(in) && written_[index(in)], "reads a value before it is written", id);
+    for (ValueId out : node.out) {
+      require(in_range(out) && !written_[index(out)], "writes a value twice", id);
+      require(graph_.values[index(out)].producer == id, "producer does not match", id);
+      written_[index(out)] = true;
+    }
+    require((node.op == "loop") == (node.loop >= 0), "loop index and op disagree", id);
+    if (node.loop >= 0) check_loop(node, id);
+  }
+
+  void check_loop(const Node& node, NodeId id) const {
+    require(index(node.loop) < graph_.loops.size(), "loop index out of range", id);
+    const Loop& loop = graph_.loops[index(node.loop)];
+    require(loop.trips > 0, "a loop needs at least one trip", id);
+    std::vector<ValueId> outer_in, outer_out, body_in;
+    for (const auto* list : {&loop.shared, &loop.sliced})
+      for (const Loop::In& link : *list) {
+        outer_in.push_back(link.outer);
+        body_in.push_back(link.body);
+      }
+    for (const auto* list : {&loop.stacked, &loop.accumulated})
+      for (const Loop::Out& link : *list) outer_out.push_back(link.outer);
+    for (const Loop::Carried& link : loop.carried) {
+      outer_in.push_back(link.initial);
+      body_in.push_back(link.body_in);
+      outer_out.push_back(link.final);
+    }
+    auto same = [](std::vector<ValueId> a, std::vector<ValueId> b) {
+      std::sort(a.begin(), a.end());
+      std::sort(b.begin(), b.end());
+      return a == b;
+    };
+    require(same(outer_in, node.in), "loop links do not match its inputs", id);
+    require(same(outer_out, node.out), "loop links do not match its outputs", id);
+    require(same(body_in, loop.body.inputs), "loop links do not match the body's inputs", id);
+    check_graph(loop.body);
+  }
+
+  // Versions of a variable form a chain; all readers of one come before the writer of the next.
+  void check_versions() const {
+    std::vector<NodeId> last_reader(graph_.values.size(), -1);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      for (ValueId in : graph_.nodes[i].in) last_reader[index(in)] = static_cast<NodeId>(i);
+    std::vector<std::vector<ValueId>> versions(graph_.variables.size());
+    for (size_t i = 0; i < graph_.values.size(); ++i) {
+      const Value& value = graph_.values[i];
+      if (value.variable < 0) continue;
+      require(index(value.variable) < graph_.variables.size(), "value of an unknown variable", -1);
+      versions[index(value.variable)].push_back(static_cast<ValueId>(i));
+    }
+    for (size_t v = 0; v < versions.size(); ++v) {
+      auto& chain = versions[v];
+      std::sort(chain.begin(), chain.end(), [&](ValueId a, ValueId b) {
+        return graph_.values[index(a)].version < graph_.values[index(b)].version;
+      });
+      require(!chain.empty() && chain.front() == graph_.variables[v].first &&
+                  chain.back() == graph_.variables[v].last,
+              "a variable's versions are not a chain", -1);
+      for (size_t k = 1; k < chain.size(); ++k) {
+        const NodeId writer = graph_.values[index(chain[k])].producer;
+        require(graph_.values[index(chain[k])].version == static_cast<int>(k),
+                "a version is missing", writer);
+        require(last_reader[index(chain[k - 1])] <= writer,
+                "a version is read after its replacement", writer);
+      }
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<bool> written_;
+};
+
+}  // namespace
+
+std::string print(const Graph& graph) {
+  std::string out;
+  print_into(graph, "", out);
+  return out;
+}
+
+void check_graph(const Graph& graph) { Checker(graph).run(); }
+
+}  // namespace pl

@@ -1,0 +1,98 @@
+// Graph: one training step as plain data. Vectors of nodes and values with integer ids; forward,
+// gradient and update live in one graph. Variables are versioned: an update node writes the next
+// version, and every reader of a version precedes its replacement.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/attrs.h"
+#include "tensor/shape.h"
+
+namespace pl {
+
+using NodeId = int;
+using ValueId = int;
+using VariableId = int;
+
+// What a value is for; the plan's bill is split by it.
+enum class Category : uint8_t {
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  workspace,
+  input,
+  other
+};
+inline constexpr int kCategories = 7;
+const char* name_of(Category category);
+
+struct Value {
+  Meta meta;
+  NodeId producer = -1;      // -1: an input or a variable's first version
+  VariableId variable = -1;  // the variable this is a version of, if any
+  int version = 0;
+  Category category = Category::activations;
+  bool rows = false;  // dimension 0 counts the samples of the batch: bytes are b * rows
+  std::string path;   // layer path, for messages and reports
+};
+
+struct Node {
+  std::string op;  // a name in the op catalogue
+  std::vector<ValueId> in, out;
+  Attrs attrs;
+  std::string path;  // layer path
+  int loop = -1;     // index into Graph::loops when op is "loop"
+};
+
+struct Variable {
+  std::string path;
+  Meta meta;
+  Category category = Category::parameters;
+  ValueId first = -1,
+          last = -1;  // before and after the step; equal when the step does not write it
+};
+
+struct Loop;
+
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;  // in base order
+  std::vector<Variable> variables;
+  std::vector<ValueId> inputs;  // filled by the caller before each step
+  std::vector<ValueId> keep;    // still readable when the step has ended
+  std::vector<Loop> loops;
+};
+
+// The one loop node. The body is a graph of its own, run `trips` times; its inputs are listed in
+// the links below, each exactly once. Outer values are those of the loop node's `in` and `out`.
+struct Loop {
+  struct In {
+    ValueId outer, body;
+  };
+  struct Out {
+    ValueId body, outer;
+  };
+  struct Carried {
+    ValueId initial, body_in, body_out, final;
+  };
+  Graph body;
+  int64_t trips = 0;
+  std::vector<In> shared;        // the same value in every trip
+  std::vector<In> sliced;        // trip i reads rows [i * body rows, (i + 1) * body rows)
+  std::vector<Carried> carried;  // trip i + 1 reads what trip i wrote
+  std::vector<Out> stacked;      // rows of all trips one after another
+  std::vector<Out> accumulated;  // the sum over trips, in trip order
+};
+
+// One line per variable, input, node and kept value; stable, for golden tests and diffs.
+std::string print(const Graph& graph);
+
+// Throws InternalError at the first broken rule: ids in range, one producer per value, reads after
+// writes in base order, versions in order, every reader of a version before the next one is
+// written, loop links complete.
+void check_graph(const Graph& graph);
+
+}  // namespace pl

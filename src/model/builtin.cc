@@ -1,0 +1,49 @@
+#include "model/builtin.h"
+
+#include "base/error.h"
+#include "model/layers.h"
+
+namespace pl {
+namespace {
+
+Network mlp(const Shape& input, int64_t classes) {
+  std::vector<LayerRef> layers;
+  if (input.rank() != 1) layers.push_back(Flatten());
+  layers.push_back(Dense(512, {.activation = "relu"}));
+  layers.push_back(Dense(512, {.activation = "relu"}));
+  layers.push_back(Dense(classes, {.activation = "softmax"}));
+  return chain(input, layers);
+}
+
+Network cnn(const Shape& input, int64_t classes, int64_t units) {
+  return chain(input,
+               {Conv2D(32, 3, {.activation = "relu"}), MaxPooling2D(2),
+                Conv2D(64, 3, {.activation = "relu"}), MaxPooling2D(2), Flatten(),
+                Dense(units, {.activation = "relu"}), Dense(classes, {.activation = "softmax"})});
+}
+
+}  // namespace
+
+const std::vector<BuiltinModel>& builtin_models() {
+  static const std::vector<BuiltinModel> models = {
+      {"mlp", "Dense 512, 512, 10; ReLU, softmax", Shape{784}, 10, mlp},
+      {"mnist-cnn", "Conv 32 3x3, pool, Conv 64 3x3, pool, Dense 64, Dense 10; ReLU, softmax",
+       Shape{28, 28, 1}, 10,
+       [](const Shape& input, int64_t classes) { return cnn(input, classes, 64); }},
+      {"small-cnn", "mnist-cnn with Dense 128, for 64x64 colour images", Shape{64, 64, 3}, 10,
+       [](const Shape& input, int64_t classes) { return cnn(input, classes, 128); }},
+  };
+  return models;
+}
+
+const BuiltinModel& find_builtin(const std::string& name) {
+  std::string known;
+  for (const BuiltinModel& model : builtin_models()) {
+    if (name == model.name) return model;
+    known += (known.empty() ? "" : ", ") + std::string(model.name);
+  }
+  throw UserError("[model] expected one of " + known + ", received '" + name +
+                  "'; `plimsoll models` describes them");
+}
+
+}  // namespace pl

@@ -1,0 +1,23 @@
+// The built-in models, in one list.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/network.h"
+
+namespace pl {
+
+struct BuiltinModel {
+  const char* name;
+  const char* summary;
+  Shape input;      // of one sample, the default
+  int64_t classes;  // labels are in [0, classes)
+  Network (*build)(const Shape& input, int64_t classes);
+};
+
+const std::vector<BuiltinModel>& builtin_models();
+const BuiltinModel& find_builtin(
+    const std::string& name);  // throws UserError listing what there is
+
+}  // namespace pl

@@ -1,0 +1,93 @@
+#include "base/error.h"
+#include "model/initializer.h"
+#include "model/layers.h"
+#include "op/functions.h"
+
+namespace pl {
+namespace {
+
+class Conv2DLayer final : public Layer {
+ public:
+  Conv2DLayer(int64_t filters, Pair kernel, Conv2DOptions options)
+      : filters_(filters), kernel_(kernel), options_(std::move(options)) {
+    auto positive = [](const char* what, int64_t value) {
+      if (value <= 0)
+        throw UserError("[Conv2D] " + std::string(what) +
+                        ": expected a positive number, received " + std::to_string(value));
+    };
+    positive("filters", filters);
+    positive("groups", options_.groups);
+    for (int axis : {0, 1}) {
+      positive("kernel_size", kernel_.value[static_cast<size_t>(axis)]);
+      positive("strides", options_.strides.value[static_cast<size_t>(axis)]);
+      positive("dilation_rate", options_.dilation_rate.value[static_cast<size_t>(axis)]);
+    }
+    if (options_.padding != "valid" && options_.padding != "same")
+      throw UserError("[Conv2D] padding: expected 'valid' or 'same', received '" +
+                      options_.padding + "'");
+    check_activation(options_.activation);
+    check_initializer(options_.kernel_initializer);
+    check_initializer(options_.bias_initializer);
+    name = options_.name;
+  }
+  const char* kind() const override { return "Conv2D"; }
+  std::string config() const override {
+    return std::to_string(filters_) + " " + std::to_string(kernel_.value[0]) + "x" +
+           std::to_string(kernel_.value[1]) + " " + options_.padding + " " + options_.activation;
+  }
+
+  Shape build(const std::vector<Shape>& in) override {
+    if (in.size() != 1 || in[0].rank() != 3)
+      throw UserError("expected samples (height, width, channels), received " +
+                      (in.empty() ? "nothing" : in[0].text()));
+    const Dim channels = in[0][2];
+    if (channels % options_.groups != 0 || filters_ % options_.groups != 0)
+      throw UserError(
+          "expected channels and filters divisible by groups = " + std::to_string(options_.groups) +
+          ", received " + std::to_string(channels) + " and " + std::to_string(filters_));
+    const Shape kernel{kernel_.value[0], kernel_.value[1], channels / options_.groups, filters_};
+    if (!weights_.empty() && weights_[0].shape != kernel)
+      throw UserError("expected the channels of its first call, received " + in[0].text());
+    // The op's own rule gives the output's shape and the error for a kernel larger than the image.
+    const Meta x{Dtype::float32, in[0].with_front(1)}, w{Dtype::float32, kernel};
+    const Shape out = kConv2d.infer({x, w}, attributes())[0].shape.without_front();
+    if (weights_.empty()) {
+      add_weight("kernel", kernel, options_.kernel_initializer);
+      if (options_.use_bias) add_weight("bias", Shape{filters_}, options_.bias_initializer);
+    }
+    return out;
+  }
+
+  Tensor call(const LayerCall& call) const override {
+    const Tensor bias = options_.use_bias ? call.weights[1] : Tensor();
+    return activate(options_.activation, conv2d(call.in[0], call.weights[0],
+                                                {.strides = options_.strides.value,
+                                                 .padding = options_.padding,
+                                                 .dilations = options_.dilation_rate.value,
+                                                 .groups = options_.groups},
+                                                bias));
+  }
+
+ private:
+  Attrs attributes() const {
+    auto list = [](const Pair& pair) {
+      return std::vector<int64_t>(pair.value.begin(), pair.value.end());
+    };
+    return {{"strides", list(options_.strides)},
+            {"padding", options_.padding},
+            {"dilations", list(options_.dilation_rate)},
+            {"groups", options_.groups}};
+  }
+
+  int64_t filters_;
+  Pair kernel_;
+  Conv2DOptions options_;
+};
+
+}  // namespace
+
+LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options) {
+  return LayerRef(std::make_shared<Conv2DLayer>(filters, kernel_size, std::move(options)));
+}
+
+}  // namespace pl

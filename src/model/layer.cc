@@ -1,0 +1,38 @@
+#include "model/layer.h"
+
+#include "base/error.h"
+
+namespace pl {
+
+int64_t Layer::parameters() const {
+  int64_t count = 0;
+  for (const Weight& weight : weights_) count += weight.shape.elements();
+  return count;
+}
+
+Symbolic LayerRef::operator()(const Symbolic& in) const {
+  return (*this)(std::vector<Symbolic>{in});
+}
+
+Symbolic LayerRef::operator()(const std::vector<Symbolic>& in) const {
+  std::vector<Shape> shapes;
+  for (const Symbolic& symbol : in) shapes.push_back(symbol.shape());
+  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
+  try {
+    return Symbolic(
+        std::make_shared<Symbolic::Origin>(Symbolic::Origin{layer_, in, layer_->build(shapes)}));
+  } catch (const UserError& error) {
+    throw UserError("[build] " + path + ": " + error.what());
+  }
+}
+
+Symbolic Input(Shape shape) {
+  for (Dim dim : shape)
+    if (dim <= 0)
+      throw UserError("[build] Input: expected positive dimensions, received " + shape.text());
+  shape.elements();
+  return Symbolic(
+      std::make_shared<Symbolic::Origin>(Symbolic::Origin{nullptr, {}, std::move(shape)}));
+}
+
+}  // namespace pl

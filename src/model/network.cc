@@ -1,0 +1,143 @@
+#include "model/network.h"
+
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "op/recorder.h"
+
+namespace pl {
+namespace {
+
+// Keras's rule: MaxPooling2D -> max_pooling2d, Conv2D -> conv2d, BatchNormalization ->
+// batch_normalization.
+std::string snake_case(const std::string& kind) {
+  std::string out;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    const bool upper = kind[i] >= 'A' && kind[i] <= 'Z';
+    const bool after_lower = i > 0 && kind[i - 1] >= 'a' && kind[i - 1] <= 'z';
+    if (upper && after_lower) out += '_';
+    out += upper ? static_cast<char>(kind[i] - 'A' + 'a') : kind[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+void name_layers(const std::vector<std::shared_ptr<Layer>>& layers) {
+  std::map<std::string, const Layer*> owner;
+  for (const auto& layer : layers) {
+    if (layer->name.empty()) continue;
+    auto [at, fresh] = owner.emplace(layer->name, layer.get());
+    if (!fresh && at->second != layer.get())
+      throw UserError("[build] " + layer->name +
+                      ": expected a name of its own for every layer, received it twice");
+  }
+  for (const auto& layer : layers) {
+    const std::string base = snake_case(layer->kind());
+    for (int n = 0; layer->name.empty(); ++n) {
+      const std::string name = n == 0 ? base : base + "_" + std::to_string(n);
+      if (owner.emplace(name, layer.get()).second) layer->name = name;
+    }
+  }
+}
+
+Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic>& outputs) {
+  std::map<const Symbolic::Origin*, int> slot;
+  for (const Symbolic& input : inputs) {
+    if (input.origin()->layer)
+      throw UserError("[build] expected Input() symbols as the network's inputs");
+    slot[input.origin().get()] = static_cast<int>(inputs_.size());
+    inputs_.push_back(input.shape());
+  }
+  int slots = static_cast<int>(inputs_.size());
+  std::map<const Layer*, std::vector<int>> weights_of;
+  std::vector<std::shared_ptr<Layer>> layers;
+  // Depth first without recursion: deep networks must not exhaust the stack.
+  std::vector<std::pair<Symbolic, size_t>> stack;
+  std::vector<std::pair<Symbolic, int>> order;
+  for (const Symbolic& output : outputs) stack.emplace_back(output, 0);
+  while (!stack.empty()) {
+    auto& [symbol, next] = stack.back();
+    const auto* origin = symbol.origin().get();
+    if (slot.contains(origin)) {
+      stack.pop_back();
+    } else if (!origin->layer) {
+      throw UserError("[build] expected every Input() to be listed among the network's inputs");
+    } else if (next < origin->in.size()) {
+      const Symbolic below = origin->in[next++];
+      stack.emplace_back(below, 0);
+    } else {
+      slot[origin] = slots++;
+      order.emplace_back(symbol, slot[origin]);
+      layers.push_back(origin->layer);
+      stack.pop_back();
+    }
+  }
+  name_layers(layers);
+  for (const auto& [symbol, out] : order) {
+    const auto& origin = *symbol.origin();
+    Call call{.layer = origin.layer, .out = out, .shape = origin.shape};
+    for (const Symbolic& in : origin.in) call.in.push_back(slot.at(in.origin().get()));
+    auto [at, fresh] = weights_of.emplace(origin.layer.get(), std::vector<int>());
+    if (fresh)
+      for (const Weight& weight : origin.layer->weights()) {
+        at->second.push_back(static_cast<int>(weights_.size()));
+        weights_.push_back({origin.layer->name + "/" + weight.name, weight.shape,
+                            weight.initializer, weight.trainable});
+      }
+    call.weights = at->second;
+    calls_.push_back(std::move(call));
+  }
+  for (const Symbolic& output : outputs) outputs_.push_back(slot.at(output.origin().get()));
+}
+
+std::vector<Shape> Network::output_shapes() const {
+  std::vector<Shape> shapes;
+  for (int slot : outputs_)
+    for (const Call& call : calls_)
+      if (call.out == slot) shapes.push_back(call.shape);
+  return shapes;
+}
+
+int64_t Network::parameters() const {
+  int64_t count = 0;
+  for (const NetworkWeight& weight : weights_) count += weight.shape.elements();
+  return count;
+}
+
+Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
+                      const Tensor& step_params) const {
+  check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
+        "operands of a network");
+  Tensors slots(inputs.size() + calls_.size());
+  for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
+  Recorder* recorder = inputs[0].recorder();
+  for (size_t c = 0; c < calls_.size(); ++c) {
+    const Call& call = calls_[c];
+    Tensors in, own;
+    for (int slot : call.in) in.push_back(slots[static_cast<size_t>(slot)]);
+    for (int weight : call.weights) own.push_back(weights[static_cast<size_t>(weight)]);
+    PathScope scope(recorder, call.layer->name);
+    const auto stream = static_cast<int64_t>(xxh3(call.layer->name + "#" + std::to_string(c)) >> 1);
+    slots[static_cast<size_t>(call.out)] =
+        call.layer->call({in, own, training, step_params, stream});
+  }
+  Tensors outputs;
+  for (int slot : outputs_) outputs.push_back(slots[static_cast<size_t>(slot)]);
+  return outputs;
+}
+
+Network chain(const Shape& input, const std::vector<LayerRef>& layers) {
+  if (layers.empty()) throw UserError("[build] expected at least one layer, received none");
+  std::vector<std::shared_ptr<Layer>> list;
+  for (const LayerRef& layer : layers) list.push_back(layer.get());
+  name_layers(list);
+  const Symbolic start = Input(input);
+  Symbolic last = start;
+  for (const LayerRef& layer : layers) last = layer(last);
+  return Network({start}, {last});
+}
+
+}  // namespace pl

@@ -1,0 +1,60 @@
+// Network: layers and how they are connected, as plain data. It knows shapes and weights, and can
+// run itself on symbols; training it is train/'s business.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "model/layer.h"
+
+namespace pl {
+
+struct NetworkWeight {
+  std::string path;  // "conv2d/kernel"
+  Shape shape;
+  std::string initializer;
+  bool trainable;
+};
+
+class Network {
+ public:
+  // One call of a layer; operands and result are slots. Slots [0, inputs) are the network's inputs.
+  struct Call {
+    std::shared_ptr<Layer> layer;
+    std::vector<int> in;
+    int out;
+    Shape shape;               // of one sample of the result
+    std::vector<int> weights;  // into weights()
+  };
+
+  Network() = default;
+  Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic>& outputs);
+
+  bool built() const { return !calls_.empty(); }
+  const std::vector<Shape>& input_shapes() const { return inputs_; }
+  const std::vector<Call>& calls() const { return calls_; }
+  const std::vector<NetworkWeight>& weights() const { return weights_; }
+  std::vector<Shape> output_shapes() const;
+  int64_t parameters() const;
+
+  // Appends the forward pass to the trace that `inputs` belong to. `weights` as weights().
+  Tensors call(const Tensors& inputs, const Tensors& weights, bool training,
+               const Tensor& step_params) const;
+
+ private:
+  std::vector<Shape> inputs_;
+  std::vector<Call> calls_;
+  std::vector<int> outputs_;
+  std::vector<NetworkWeight> weights_;
+};
+
+// Gives unnamed layers Keras's names: conv2d, conv2d_1, max_pooling2d, ... Throws UserError on a
+// name used for two different layers.
+void name_layers(const std::vector<std::shared_ptr<Layer>>& layers);
+
+// A chain of layers on one input; names are given first, so that a shape error names the layer.
+Network chain(const Shape& input, const std::vector<LayerRef>& layers);
+
+}  // namespace pl

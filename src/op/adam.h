@@ -1,0 +1,37 @@
+// Adam in Keras's formulas: epsilon outside the square root, bias correction folded into the rate.
+#pragma once
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kAdam;
+
+struct AdamUpdateOptions {
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+};
+struct AdamResult {
+  Tensor w, m, v;  // their next versions
+};
+
+// With t the step, from 1:
+//   alpha = learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+//   m' = m + (g - m) * (1 - beta_1)
+//   v' = v + (g * g - v) * (1 - beta_2)
+//   w' = w - m' * alpha / (sqrt(v') + epsilon)
+AdamResult adam(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,
+                const Tensor& step_params, const AdamUpdateOptions& options = {});
+
+AdamUpdateOptions adam_options(const Attrs& attrs);
+
+namespace cpu {
+// alpha above, for the step in a StepParams.
+double adam_rate(const void* step_params, double beta_1, double beta_2);
+
+std::unique_ptr<Kernel> adam_simd(const PrepareCall&);
+std::unique_ptr<Kernel> adam_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

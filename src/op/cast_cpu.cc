@@ -1,0 +1,64 @@
+// CPU kernel of cast: one loop for each pair of dtypes.
+#include <limits>
+#include <type_traits>
+
+#include "backend/cpu/parallel.h"
+#include "op/cast.h"
+#include "op/kernel.h"
+
+namespace pl::cpu {
+namespace {
+
+struct Boolean {
+  uint8_t byte;  // not bool: a byte other than 0 and 1 must not be undefined behaviour
+};
+
+template <class To, class From>
+To convert(From x) {
+  if constexpr (std::is_same_v<From, Boolean>) {
+    return convert<To>(static_cast<int32_t>(x.byte != 0));
+  } else if constexpr (std::is_same_v<To, Boolean>) {
+    return {static_cast<uint8_t>(x != From(0))};
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    // The range's upper end as From: exact, or one above the largest To, which then compares right.
+    constexpr From low = static_cast<From>(std::numeric_limits<To>::min());
+    constexpr From high = static_cast<From>(std::numeric_limits<To>::max());
+    if (!(x > low)) return x <= low ? std::numeric_limits<To>::min() : To(0);  // To(0): NaN
+    return x >= high ? std::numeric_limits<To>::max() : static_cast<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+template <class F>
+std::unique_ptr<Kernel> dispatch(Dtype dtype, F body) {
+  switch (dtype) {
+    case Dtype::uint8: return body.template operator()<uint8_t>();
+    case Dtype::boolean: return body.template operator()<Boolean>();
+    default: return dispatch_number(dtype, body);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> cast_reference(const PrepareCall& call) {
+  return dispatch(call.in[0].dtype, [&]<class From>() {
+    return dispatch(call.out[0].dtype, [&]<class To>() {
+      const Dim total = call.out[0].elements();
+      const int threads = call.backend.threads();
+      return make_kernel([=](void* const* in, void* const* out, void*) {
+        const From* x = static_cast<const From*>(in[0]);
+        To* y = static_cast<To*>(out[0]);
+        parallel_ranges(
+            threads, total, total,
+            [&](Dim begin, Dim end) {
+#pragma omp simd
+              for (Dim i = begin; i < end; ++i) y[i] = convert<To>(x[i]);
+            },
+            64);
+      });
+    });
+  });
+}
+
+}  // namespace pl::cpu

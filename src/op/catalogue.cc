@@ -1,0 +1,79 @@
+// The one list of ops.
+#include "op/accuracy.h"
+#include "op/adam.h"
+#include "op/broadcast_to.h"
+#include "op/cast.h"
+#include "op/conv2d.h"
+#include "op/dropout.h"
+#include "op/fill.h"
+#include "op/matmul.h"
+#include "op/max_pool.h"
+#include "op/one_hot.h"
+#include "op/op.h"
+#include "op/pointwise.h"
+#include "op/reduce.h"
+#include "op/relu.h"
+#include "op/reshape.h"
+#include "op/scale.h"
+#include "op/sgd.h"
+#include "op/softmax.h"
+#include "op/softmax_cross_entropy.h"
+#include "op/transpose.h"
+
+namespace pl {
+
+std::span<const Op* const> catalogue() {
+  static constexpr const Op* kOps[] = {
+      &kMatmul,
+      &kRelu,
+      &kReluGradient,
+      &kConv2d,
+      &kConv2dInputGradient,
+      &kConv2dWeightGradient,
+      &kMaxPool,
+      &kMaxPoolGradient,
+      &kSparseSoftmaxCrossEntropy,
+      &kSparseSoftmaxCrossEntropyGradient,
+      &kSoftmaxCrossEntropy,
+      &kSoftmaxCrossEntropyGradient,
+      &kSgd,
+      &kSgdMomentum,
+      &kAdam,
+      &kAdd,
+      &kSubtract,
+      &kMultiply,
+      &kDivide,
+      &kMaximum,
+      &kMinimum,
+      &kEqualMask,
+      &kGreaterMask,
+      &kGreaterEqualMask,
+      &kNegative,
+      &kExp,
+      &kLog,
+      &kSqrt,
+      &kSquare,
+      &kTanh,
+      &kSigmoid,
+      &kAbs,
+      &kSign,
+      &kScale,
+      &kReduceSum,
+      &kReduceMax,
+      &kCast,
+      &kReshape,
+      &kTranspose,
+      &kOneHot,
+      &kFill,
+      &kBroadcastTo,
+      &kSoftmax,
+      &kSoftmaxGradient,
+      &kDropout,
+      &kDropoutGradient,
+      &kSparseCategoricalAccuracy,
+      &kCategoricalAccuracy,
+  };
+  return kOps;
+}
+
+}  // namespace pl

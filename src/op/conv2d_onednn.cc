@@ -1,0 +1,187 @@
+// oneDNN kernels of conv2d, float32. Activations stay plain NHWC. Weights are taken in the layout
+// the library likes best (plain HWIO can be 2.7 times slower): they are packed into the workspace
+// before each run, and weight gradients are unpacked after it. Both cost microseconds.
+#include <algorithm>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/onednn.h"
+#include "op/conv2d.h"
+#include "op/kernel.h"
+
+namespace pl::cpu {
+namespace {
+
+// Descriptions of one convolution in oneDNN's order of dimensions: images N C H W, kernels
+// [groups] O I KH KW.
+struct Descs {
+  OnednnDesc x, y, bias;
+  OnednnDesc plain;   // HWIO weights
+  OnednnDesc packed;  // weights in any layout
+  dnnl_dims_t strides, dilations, before, after;
+};
+
+Descs describe(const Conv2dForm& f) {
+  const WindowAxis &h = f.window.h, &w = f.window.w;
+  std::vector<int64_t> kernel{f.filters / f.groups, f.channels / f.groups, h.kernel, w.kernel};
+  if (f.groups > 1) kernel.insert(kernel.begin(), f.groups);
+  Descs d{};
+  d.x = onednn_desc({f.batch, f.channels, h.in, w.in}, dnnl_nhwc);
+  d.y = onednn_desc({f.batch, f.filters, h.out, w.out}, dnnl_nhwc);
+  if (f.bias) d.bias = onednn_desc({f.filters}, dnnl_a);
+  d.plain = onednn_desc(kernel, f.groups > 1 ? dnnl_hwigo : dnnl_hwio);
+  d.packed = onednn_desc(kernel, dnnl_format_tag_any);
+  const WindowAxis* axes[] = {&h, &w};
+  for (int i = 0; i < 2; ++i) {
+    d.strides[i] = axes[i]->stride;
+    d.dilations[i] = axes[i]->dilation - 1;  // oneDNN counts the gaps
+    d.before[i] = axes[i]->before;
+    d.after[i] = axes[i]->after;
+  }
+  return d;
+}
+
+// Which argument of the library's an operand of ours is.
+struct Binding {
+  int argument;
+  dnnl_query_t query;
+  int query_index;
+  int in = -1, out = -1;  // index among our inputs or outputs
+};
+
+// A convolution and the reorder of its weights, if one is needed. Workspace: packed weights, then
+// the library's scratchpad, which the two use in turn.
+class Conv2dOnednn final : public Kernel {
+ public:
+  Conv2dOnednn(CpuBackend& backend, OnednnPrimitiveDesc desc, const Descs& descs, Binding weights,
+               const std::vector<Binding>& others)
+      : conv_(backend, std::move(desc)), weights_(weights) {
+    const auto packed = conv_.query(weights.query, weights.query_index);
+    const bool before = weights.in >= 0;
+    reorder_ = onednn_reorder(backend, before ? descs.plain.get() : packed,
+                              before ? packed : descs.plain.get());
+    packed_ = conv_.bind(weights.argument, packed);
+    for (const Binding& other : others) {
+      slots_.push_back(conv_.bind(other.argument, conv_.query(other.query, other.query_index)));
+      operands_.push_back(other);
+    }
+    Bytes scratch = conv_.scratchpad_bytes();
+    if (scratch > 0)
+      conv_scratch_ = conv_.bind(DNNL_ARG_SCRATCHPAD, conv_.query(dnnl_query_scratchpad_md));
+    if (reorder_) {
+      from_ = reorder_.bind(DNNL_ARG_FROM, reorder_.query(dnnl_query_src_md));
+      to_ = reorder_.bind(DNNL_ARG_TO, reorder_.query(dnnl_query_dst_md));
+      packed_bytes_ =
+          align_up(static_cast<Bytes>(dnnl_memory_desc_get_size(packed)), CpuBackend::kAlignment);
+      if (reorder_.scratchpad_bytes() > 0)
+        reorder_scratch_ =
+            reorder_.bind(DNNL_ARG_SCRATCHPAD, reorder_.query(dnnl_query_scratchpad_md));
+      scratch = std::max(scratch, reorder_.scratchpad_bytes());
+    }
+    workspace_bytes = packed_bytes_ + scratch;
+    key = std::string(conv_.implementation()) + ":" + onednn_layout(packed);
+    // Sums over the batch are split between threads, and added up afterwards.
+    if (!before) key += ":threads=" + std::to_string(backend.threads());
+    footprint = static_cast<Bytes>(sizeof *this) + conv_.footprint() + reorder_.footprint();
+  }
+
+  void run(void* const* in, void* const* out, void* workspace) override {
+    const bool before = weights_.in >= 0;
+    void* plain = before ? in[weights_.in] : out[weights_.out];
+    void* packed = reorder_ ? workspace : plain;
+    void* scratch = static_cast<char*>(workspace) + packed_bytes_;
+    for (size_t i = 0; i < slots_.size(); ++i)
+      conv_.set(slots_[i], operands_[i].in >= 0 ? in[operands_[i].in] : out[operands_[i].out]);
+    conv_.set(packed_, packed);
+    if (conv_scratch_ >= 0) conv_.set(conv_scratch_, scratch);
+    if (reorder_) {
+      reorder_.set(from_, before ? plain : packed);
+      reorder_.set(to_, before ? packed : plain);
+      if (reorder_scratch_ >= 0) reorder_.set(reorder_scratch_, scratch);
+    }
+    if (reorder_ && before) reorder_.execute();
+    conv_.execute();
+    if (reorder_ && !before) reorder_.execute();
+  }
+
+ private:
+  OnednnCall conv_, reorder_;
+  Binding weights_;
+  std::vector<int> slots_;
+  std::vector<Binding> operands_;
+  int packed_ = -1, conv_scratch_ = -1, from_ = -1, to_ = -1, reorder_scratch_ = -1;
+  Bytes packed_bytes_ = 0;
+};
+
+bool supported(const PrepareCall& call, const Conv2dForm& f) {
+  return call.in[0].dtype == Dtype::float32 && f.batch > 0;
+}
+
+// The backward descriptors ask for a forward one as a hint. False when the library has none.
+bool describe_forward(CpuBackend& backend, const Descs& d, const OnednnAttr& attr,
+                      OnednnPrimitiveDesc& out) {
+  return dnnl_convolution_forward_primitive_desc_create(
+             out.out(), backend.engine(), dnnl_forward_training, dnnl_convolution_direct, d.x.get(),
+             d.packed.get(), d.bias.get(), d.y.get(), d.strides, d.dilations, d.before, d.after,
+             attr.get()) == dnnl_success;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall& call) {
+  const Conv2dForm f = conv2d_form(call.in, call.attrs);
+  if (!supported(call, f)) return nullptr;
+  auto& backend = static_cast<CpuBackend&>(call.backend);
+  const Descs d = describe(f);
+  OnednnAttr attr = onednn_user_scratchpad();
+  if (f.relu) onednn_append_relu(attr);
+  OnednnPrimitiveDesc desc;
+  if (!describe_forward(backend, d, attr, desc)) return nullptr;
+  std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
+                              {DNNL_ARG_DST, dnnl_query_dst_md, 0, -1, 0}};
+  if (f.bias) others.push_back({DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2, -1});
+  return std::make_unique<Conv2dOnednn>(backend, std::move(desc), d,
+                                        Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1, -1},
+                                        others);
+}
+
+std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {
+  const Conv2dForm f = conv2d_input_gradient_form(call.in, call.attrs);
+  if (!supported(call, f)) return nullptr;
+  auto& backend = static_cast<CpuBackend&>(call.backend);
+  const Descs d = describe(f);
+  const OnednnAttr attr = onednn_user_scratchpad();
+  OnednnPrimitiveDesc hint, desc;
+  if (!describe_forward(backend, d, attr, hint)) return nullptr;
+  if (dnnl_convolution_backward_data_primitive_desc_create(
+          desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
+          d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),
+          attr.get()) != dnnl_success)
+    return nullptr;
+  return std::make_unique<Conv2dOnednn>(
+      backend, std::move(desc), d, Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 0, -1},
+      std::vector<Binding>{{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, -1},
+                           {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, -1, 0}});
+}
+
+std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
+  const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
+  if (!supported(call, f)) return nullptr;
+  auto& backend = static_cast<CpuBackend&>(call.backend);
+  const Descs d = describe(f);
+  const OnednnAttr attr = onednn_user_scratchpad();
+  OnednnPrimitiveDesc hint, desc;
+  if (!describe_forward(backend, d, attr, hint)) return nullptr;
+  if (dnnl_convolution_backward_weights_primitive_desc_create(
+          desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
+          d.bias.get(), d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),
+          attr.get()) != dnnl_success)
+    return nullptr;
+  std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
+                              {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, -1}};
+  if (f.bias) others.push_back({DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1, -1, 1});
+  return std::make_unique<Conv2dOnednn>(
+      backend, std::move(desc), d,
+      Binding{DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, -1, 0}, others);
+}
+
+}  // namespace pl::cpu

@@ -1,0 +1,82 @@
+// Samples of conv2d and its gradients: one list of convolutions, seen from three sides.
+#include "op/conv2d.h"
+
+namespace pl {
+namespace {
+
+struct Case {
+  const char* name;
+  Shape x, w;
+  Attrs attrs;
+  bool bias = true;
+  bool benchmark = false;
+};
+
+std::vector<Case> cases() {
+  using List = std::vector<int64_t>;
+  const auto same = std::string("same"), relu = std::string("relu");
+  return {
+      {"3x3", {2, 6, 5, 3}, {3, 3, 3, 4}, {}, false},
+      {"bias_relu", {2, 6, 5, 3}, {3, 3, 3, 4}, {{"activation", relu}}},
+      {"one_channel", {3, 7, 7, 1}, {3, 3, 1, 8}, {}},
+      {"same_odd", {2, 5, 7, 2}, {3, 2, 2, 5}, {{"padding", same}}},
+      {"same_stride2", {2, 6, 9, 3}, {3, 3, 3, 4}, {{"padding", same}, {"strides", List{2, 2}}}},
+      {"stride2x1", {1, 8, 7, 16}, {2, 3, 16, 16}, {{"strides", List{2, 1}}}},
+      {"dilated", {2, 9, 8, 2}, {3, 2, 2, 3}, {{"dilations", List{2, 3}}}, false},
+      {"groups", {2, 5, 5, 4}, {3, 3, 2, 6}, {{"groups", int64_t{2}}}},
+      {"5x5_wide", {2, 9, 9, 17}, {5, 5, 17, 33}, {{"padding", same}}},
+      {"mnist_cnn_1_b32", {32, 28, 28, 1}, {3, 3, 1, 32}, {{"activation", relu}}, true, true},
+      {"mnist_cnn_2_b32", {32, 13, 13, 32}, {3, 3, 32, 64}, {{"activation", relu}}, true, true},
+      {"mnist_cnn_1_b256", {256, 28, 28, 1}, {3, 3, 1, 32}, {{"activation", relu}}, true, true},
+      {"mnist_cnn_2_b256", {256, 13, 13, 32}, {3, 3, 32, 64}, {{"activation", relu}}, true, true},
+  };
+}
+
+SampleInput floats(Shape shape) { return {{Dtype::float32, std::move(shape)}}; }
+
+Shape output_of(const Case& c) {
+  return kConv2d.infer({{Dtype::float32, c.x}, {Dtype::float32, c.w}}, c.attrs)[0].shape;
+}
+
+// The gradients know nothing of the activation.
+Attrs gradient_attrs(const Case& c) {
+  Attrs attrs;
+  for (const auto& [name, value] : c.attrs.entries())
+    if (name != "activation") attrs.set(name, value);
+  return attrs;
+}
+
+}  // namespace
+
+std::vector<Sample> conv2d_samples() {
+  std::vector<Sample> out;
+  for (const Case& c : cases()) {
+    Sample sample{c.name, {floats(c.x), floats(c.w)}, c.attrs, 1e-5, c.benchmark};
+    if (c.bias) sample.in.push_back(floats({c.w.back()}));
+    out.push_back(std::move(sample));
+  }
+  return out;
+}
+
+std::vector<Sample> conv2d_input_gradient_samples() {
+  std::vector<Sample> out;
+  for (const Case& c : cases()) {
+    Attrs attrs = gradient_attrs(c);
+    attrs.set("input_shape", c.x.dims());
+    out.push_back({c.name, {floats(c.w), floats(output_of(c))}, attrs, 1e-5, c.benchmark});
+  }
+  return out;
+}
+
+std::vector<Sample> conv2d_weight_gradient_samples() {
+  std::vector<Sample> out;
+  for (const Case& c : cases()) {
+    Attrs attrs = gradient_attrs(c);
+    attrs.set("kernel_shape", c.w.dims());
+    if (c.bias) attrs.set("with_bias", int64_t{1});
+    out.push_back({c.name, {floats(c.x), floats(output_of(c))}, attrs, 1e-5, c.benchmark});
+  }
+  return out;
+}
+
+}  // namespace pl

@@ -1,0 +1,21 @@
+// dropout: zeroes a share `rate` of the elements and scales the rest by 1 / (1 - rate). Which ones is a
+// pure function of seed, step, stream and the element's index in the *full* batch: splitting the batch
+// or running again gives the same mask, and the gradient recomputes it.
+#pragma once
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kDropout;
+extern const Op kDropoutGradient;
+
+// `stream`: a hash of the layer's path and call index. step_params: op/step_params.h.
+Tensor dropout(const Tensor& x, const Tensor& step_params, double rate, int64_t stream);
+Tensor dropout_gradient(const Tensor& dy, const Tensor& step_params, double rate, int64_t stream);
+
+namespace cpu {
+std::unique_ptr<Kernel> dropout_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

@@ -1,0 +1,23 @@
+// All public op functions.
+#pragma once
+
+#include "op/accuracy.h"
+#include "op/adam.h"
+#include "op/broadcast_to.h"
+#include "op/cast.h"
+#include "op/conv2d.h"
+#include "op/dropout.h"
+#include "op/fill.h"
+#include "op/matmul.h"
+#include "op/max_pool.h"
+#include "op/one_hot.h"
+#include "op/pointwise.h"
+#include "op/reduce.h"
+#include "op/relu.h"
+#include "op/reshape.h"
+#include "op/scale.h"
+#include "op/sgd.h"
+#include "op/softmax.h"
+#include "op/softmax_cross_entropy.h"
+#include "op/step_params.h"
+#include "op/transpose.h"

@@ -1,0 +1,33 @@
+// Checks that shape rules share. What they refuse is a UserError "[op] expected ..., received ...".
+#pragma once
+
+#include <string>
+
+#include "op/op.h"
+
+namespace pl {
+
+// Throws UserError "[op] expected <expected>, received <operands> <attributes>".
+[[noreturn]] void reject(const char* op, const std::string& expected, const Metas& in,
+                         const Attrs& attrs = {});
+
+// Rejects a call with fewer than `least` or more than `most` operands.
+void expect_operands(const char* op, size_t least, size_t most, const Metas& in,
+                     const Attrs& attrs);
+
+// What plain loops compute in today; 16-bit floats join with their kernels.
+inline bool is_real(Dtype dtype) { return dtype == Dtype::float32 || dtype == Dtype::float64; }
+inline bool is_number(Dtype dtype) {
+  return is_real(dtype) || dtype == Dtype::int32 || dtype == Dtype::int64;
+}
+
+// One operand of dtype float32 or float64.
+void expect_one_real(const char* op, const Metas& in, const Attrs& attrs);
+
+// `out` unchanged, after checking that its size in bytes can be counted.
+Metas checked(const char* op, Metas out);
+
+// The dtype that attribute `dtype` names.
+Dtype dtype_attr(const char* op, const Attrs& attrs);
+
+}  // namespace pl

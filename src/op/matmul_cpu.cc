@@ -1,0 +1,102 @@
+// CPU kernels of matmul: oneDNN for float32; a plain loop for the rest, and as the reference.
+#include <algorithm>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/onednn.h"
+#include "backend/cpu/parallel.h"
+#include "op/kernel.h"
+#include "op/matmul.h"
+
+namespace pl::cpu {
+namespace {
+
+struct Form {
+  Dim m, n, k;
+  bool transpose_a, transpose_b, bias, relu;
+};
+
+Form form_of(const PrepareCall& call) {
+  const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
+  return {call.out[0].shape[0], call.out[0].shape[1], call.in[0].shape[ta ? 0 : 1], ta, tb,
+          call.in.size() > 2, call.attrs.text("activation", "none") == "relu"};
+}
+
+class MatmulOnednn final : public Kernel {
+ public:
+  MatmulOnednn(OnednnCall call, bool bias) : call_(std::move(call)) {
+    a_ = call_.bind(DNNL_ARG_SRC, call_.query(dnnl_query_src_md));
+    b_ = call_.bind(DNNL_ARG_WEIGHTS, call_.query(dnnl_query_weights_md, 0));
+    if (bias) bias_ = call_.bind(DNNL_ARG_BIAS, call_.query(dnnl_query_weights_md, 1));
+    c_ = call_.bind(DNNL_ARG_DST, call_.query(dnnl_query_dst_md));
+    workspace_bytes = call_.scratchpad_bytes();
+    if (workspace_bytes > 0) scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
+    key = call_.implementation();
+    footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
+  }
+
+  void run(void* const* in, void* const* out, void* workspace) override {
+    call_.set(a_, in[0]);
+    call_.set(b_, in[1]);
+    if (bias_ >= 0) call_.set(bias_, in[2]);
+    call_.set(c_, out[0]);
+    if (scratch_ >= 0) call_.set(scratch_, workspace);
+    call_.execute();
+  }
+
+ private:
+  OnednnCall call_;
+  int a_, b_, c_, bias_ = -1, scratch_ = -1;
+};
+
+// C[i][j] = sum over k, in order of k, starting from the bias. Rows of C are shared out to threads.
+template <class T>
+std::unique_ptr<Kernel> reference(const Form& f, int threads) {
+  return make_kernel([f, threads](void* const* in, void* const* out, void*) {
+    const T* a = static_cast<const T*>(in[0]);
+    const T* b = static_cast<const T*>(in[1]);
+    const T* bias = f.bias ? static_cast<const T*>(in[2]) : nullptr;
+    T* c = static_cast<T*>(out[0]);
+    const Dim a_row = f.transpose_a ? 1 : f.k, a_col = f.transpose_a ? f.m : 1;
+    const Dim b_row = f.transpose_b ? 1 : f.n, b_col = f.transpose_b ? f.k : 1;
+    parallel_ranges(threads, f.m, f.m * f.n * f.k, [&](Dim begin, Dim end) {
+      for (Dim i = begin; i < end; ++i) {
+        T* row = c + i * f.n;
+        for (Dim j = 0; j < f.n; ++j) row[j] = bias ? bias[j] : T(0);
+        for (Dim k = 0; k < f.k; ++k) {
+          const T left = a[i * a_row + k * a_col];
+          const T* right = b + k * b_row;
+          for (Dim j = 0; j < f.n; ++j) row[j] += left * right[j * b_col];
+        }
+        if (f.relu)
+          for (Dim j = 0; j < f.n; ++j) row[j] = row[j] > T(0) ? row[j] : T(0);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
+  const Form f = form_of(call);
+  if (call.in[0].dtype != Dtype::float32 || f.m == 0 || f.n == 0 || f.k == 0) return nullptr;
+  auto& backend = static_cast<CpuBackend&>(call.backend);
+  OnednnDesc a = onednn_desc({f.m, f.k}, f.transpose_a ? dnnl_ba : dnnl_ab);
+  OnednnDesc b = onednn_desc({f.k, f.n}, f.transpose_b ? dnnl_ba : dnnl_ab);
+  OnednnDesc c = onednn_desc({f.m, f.n}, dnnl_ab);
+  OnednnDesc bias;
+  if (f.bias) bias = onednn_desc({1, f.n}, dnnl_ab);
+  OnednnAttr attr = onednn_user_scratchpad();
+  if (f.relu) onednn_append_relu(attr);
+  OnednnPrimitiveDesc desc;
+  if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), bias.get(), c.get(),
+                                        attr.get()) != dnnl_success)
+    return nullptr;
+  return std::make_unique<MatmulOnednn>(OnednnCall(backend, std::move(desc)), f.bias);
+}
+
+std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {
+  const Form f = form_of(call);
+  return dispatch_float(call.in[0].dtype, [&]<class T>() { return reference<T>(f, call.backend.threads()); });
+}
+
+}  // namespace pl::cpu

@@ -1,0 +1,187 @@
+#include "op/max_pool.h"
+
+#include "op/infer.h"
+
+namespace pl {
+namespace {
+
+constexpr Dim kLargestWindow = 255;  // positions are bytes
+
+// x (B, H, W, C). Attributes: pool_size [2], strides [2], padding.
+MaxPoolForm form_of(const char* op, const Shape& x, const Metas& in, const Attrs& attrs) {
+  if (x.rank() != 4) reject(op, "images (B, H, W, C)", in, attrs);
+  checked(op, {{Dtype::float64, x}});
+  const std::vector<int64_t>& pool = attrs.list("pool_size");
+  if (pool.size() != 2 || pool[0] < 1 || pool[1] < 1 || pool[0] > kLargestWindow ||
+      pool[0] * pool[1] > kLargestWindow || pool[1] > kLargestWindow)
+    reject(op, "a pool_size of two positive integers and at most 255 elements", in, attrs);
+  if (attrs.has("dilations")) reject(op, "no dilations", in, attrs);
+  return {x[0], x[3], window_of(op, x[1], x[2], pool[0], pool[1], in, attrs)};
+}
+
+Shape output_shape(const MaxPoolForm& f) {
+  return {f.batch, f.window.h.out, f.window.w.out, f.channels};
+}
+
+Metas infer(const Metas& in, const Attrs& attrs) {
+  const MaxPoolForm f = max_pool_form(in, attrs);
+  return {{in[0].dtype, output_shape(f)}, {Dtype::uint8, output_shape(f)}};
+}
+
+// Inputs: index uint8 (B, OH, OW, C), dy (B, OH, OW, C).
+Metas gradient_infer(const Metas& in, const Attrs& attrs) {
+  const MaxPoolForm f = max_pool_gradient_form(in, attrs);
+  const Meta out{in[1].dtype, Shape{f.batch, f.window.h.in, f.window.w.in, f.channels}};
+  return {out};
+}
+
+MaxPoolOptions options_of(const Attrs& attrs) {
+  MaxPoolOptions options;
+  const auto& pool = attrs.list("pool_size");
+  options.pool_size = {pool[0], pool[1]};
+  options.strides = {1, 1};
+  if (attrs.has("strides")) options.strides = {attrs.list("strides")[0], attrs.list("strides")[1]};
+  options.padding = attrs.text("padding", "valid");
+  return options;
+}
+
+Attrs attrs_of(const MaxPoolOptions& options) {
+  const auto& pool = options.pool_size;
+  const auto& strides = options.strides == std::array<Dim, 2>{} ? pool : options.strides;
+  return {{"pool_size", std::vector<int64_t>(pool.begin(), pool.end())},
+          {"strides", std::vector<int64_t>(strides.begin(), strides.end())},
+          {"padding", options.padding}};
+}
+
+Tensors gradient(const GradientCall& call) {
+  if (!call.dout[0].defined()) return Tensors(1);
+  return {max_pool_gradient(call.out[1], call.dout[0], call.in[0].shape(), options_of(call.attrs))};
+}
+
+Cost cost(const Metas& in, const Metas& out, const Attrs& attrs) {
+  const auto& pool = attrs.list("pool_size");
+  Cost result = pointwise_cost(in, out, 0);
+  result.flops = static_cast<double>(out[0].elements() * pool[0] * pool[1]);
+  return result;
+}
+
+Cost gradient_cost(const Metas& in, const Metas& out, const Attrs&) {
+  return pointwise_cost(in, out);
+}
+
+struct Case {
+  const char* name;
+  Shape x;
+  std::vector<int64_t> pool, strides;
+  const char* padding = "valid";
+  bool benchmark = false;
+};
+
+std::vector<Case> cases() {
+  return {
+      {"2x2", {2, 6, 8, 3}, {2, 2}, {2, 2}},
+      {"2x2_odd", {2, 5, 7, 17}, {2, 2}, {2, 2}},
+      {"2x2_wide", {2, 7, 6, 40}, {2, 2}, {2, 2}},
+      {"3x3_stride2_same", {2, 7, 9, 5}, {3, 3}, {2, 2}, "same"},
+      {"3x2_stride1", {1, 6, 5, 20}, {3, 2}, {1, 1}},
+      {"2x2_stride3", {2, 8, 7, 4}, {2, 2}, {3, 3}, "same"},
+      {"2x2_same_odd", {2, 5, 7, 16}, {2, 2}, {2, 2}, "same"},
+      {"mnist_cnn_1_b256", {256, 26, 26, 32}, {2, 2}, {2, 2}, "valid", true},
+      {"mnist_cnn_2_b256", {256, 11, 11, 64}, {2, 2}, {2, 2}, "valid", true},
+  };
+}
+
+Attrs attrs_of(const Case& c) {
+  return {{"pool_size", c.pool}, {"strides", c.strides}, {"padding", std::string(c.padding)}};
+}
+
+std::vector<Sample> samples() {
+  std::vector<Sample> out;
+  for (const Case& c : cases())
+    out.push_back({c.name, {{{Dtype::float32, c.x}}}, attrs_of(c), 1e-6, c.benchmark});
+  return out;
+}
+
+// Indices come as zeros: with "same" padding that may point at padding, which the gradient drops.
+std::vector<Sample> gradient_samples() {
+  std::vector<Sample> out;
+  for (const Case& c : cases()) {
+    Attrs attrs = attrs_of(c);
+    const Shape y = infer({{Dtype::float32, c.x}}, attrs)[0].shape;
+    attrs.set("input_shape", c.x.dims());
+    out.push_back({c.name,
+                   {{{Dtype::uint8, y}, Fill::zeros}, {{Dtype::float32, y}}},
+                   attrs,
+                   1e-6,
+                   c.benchmark});
+  }
+  return out;
+}
+
+constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::max_pool_simd},
+    {"reference", DeviceKind::cpu, cpu::max_pool_reference},
+};
+constexpr Variant kGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::max_pool_gradient_simd},
+    {"reference", DeviceKind::cpu, cpu::max_pool_gradient_reference},
+};
+
+}  // namespace
+
+MaxPoolForm max_pool_form(const Metas& in, const Attrs& attrs) {
+  expect_operands("max_pool", 1, 1, in, attrs);
+  if (!is_real(in[0].dtype)) reject("max_pool", "float32 or float64", in, attrs);
+  return form_of("max_pool", in[0].shape, in, attrs);
+}
+
+MaxPoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
+  const char* op = "max_pool_gradient";
+  expect_operands(op, 2, 2, in, attrs);
+  if (in[0].dtype != Dtype::uint8 || !is_real(in[1].dtype) || in[0].shape != in[1].shape)
+    reject(op, "an uint8 index and a float32 or float64 dy of one shape", in, attrs);
+  const Dim rows = in[1].shape.rank() > 0 ? in[1].shape[0] : 0;
+  const MaxPoolForm f = form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
+  if (in[1].shape != output_shape(f))
+    reject(op, "dy of shape " + output_shape(f).text(), in, attrs);
+  return f;
+}
+
+const Op kMaxPool{
+    .name = "max_pool",
+    .summary = "largest element of each window, and its position as a byte",
+    .infer = infer,
+    .gradient = gradient,
+    .rows = rows_map,
+    .variants = kVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+const Op kMaxPoolGradient{
+    .name = "max_pool_gradient",
+    .summary = "dy put where max_pool found its maxima",
+    .infer = gradient_infer,
+    .rows = rows_map,
+    .variants = kGradientVariants,
+    .cost = gradient_cost,
+    .samples = gradient_samples,
+};
+
+MaxPoolResult max_pool_with_index(const Tensor& x, const MaxPoolOptions& options) {
+  Tensors out = apply(kMaxPool, {x}, attrs_of(options));
+  return {out[0], out[1]};
+}
+
+Tensor max_pool(const Tensor& x, const MaxPoolOptions& options) {
+  return max_pool_with_index(x, options).y;
+}
+
+Tensor max_pool_gradient(const Tensor& index, const Tensor& dy, const Shape& input_shape,
+                         const MaxPoolOptions& options) {
+  Attrs attrs = attrs_of(options);
+  attrs.set("input_shape", input_shape.dims());
+  return apply(kMaxPoolGradient, {index, dy}, std::move(attrs))[0];
+}
+
+}  // namespace pl

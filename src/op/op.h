@@ -1,0 +1,133 @@
+// Op: everything the engine knows about one operation, as a const record. The catalogue lists all
+// of them; tests, benchmarks, planner and docs iterate over it. Adding an op = one stem of files
+// and one catalogue line (docs/add-an-op.md).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "graph/attrs.h"
+#include "tensor/tensor.h"
+
+namespace pl {
+
+// How an op treats the samples of a batch (dimension 0 of the inputs that carry rows). Decides
+// whether the batch may be split.
+enum class Rows : uint8_t {
+  none,   // no input carries rows: the outputs do not either
+  maps,   // row i of every output depends on row i of the inputs only
+  sums,   // the outputs are sums over rows: splitting adds them up
+  mixes,  // rows interact: the batch must stay whole
+};
+using RowMask = uint64_t;  // bit i: input i carries rows
+
+// Output `out` relates to the storage of input `in`.
+struct InOut {
+  int in, out;
+};
+
+struct Effects {
+  bool random = false;  // reads the step's seed; counter-based, so a second run gives equal bits
+  bool writes_state = false;  // writes the next version of a variable: never run twice
+};
+
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  // read and written
+};
+
+// What `gradient` gets. It calls public op functions, so that one piece of code serves traced
+// autodiff and eager tapes. A tensor of `dout` is undefined where no gradient flows.
+struct GradientCall {
+  const Attrs& attrs;
+  std::span<const Tensor> in, out, dout;
+  uint64_t wanted = ~uint64_t{0};  // bit i: the gradient of input i is asked for
+  bool wants(int i) const { return (wanted >> i) & 1; }
+};
+
+struct PrepareCall {
+  Backend& backend;
+  const Metas& in;
+  const Metas& out;
+  const Attrs& attrs;
+};
+
+// One implementation. `prepare` answers null when it does not support the call; the list in the
+// record runs fastest first, and the last one, a plain loop, supports everything that `infer` lets
+// through.
+struct Variant {
+  const char* name;  // "onednn", "simd", "reference"
+  DeviceKind device;
+  std::unique_ptr<Kernel> (*prepare)(const PrepareCall&);
+};
+
+// How a sample's input is filled.
+enum class Fill : uint8_t {
+  normal,
+  positive,
+  labels,
+  one_hot,
+  probabilities,
+  bytes,
+  step_params,
+  zeros
+};
+
+struct SampleInput {
+  Meta meta;
+  Fill fill = Fill::normal;
+};
+
+// A call of the op for conformance tests and benchmarks. dtype float32 inputs are also run in
+// float64.
+struct Sample {
+  std::string name;  // unique within the op: "3x3_stride2"
+  std::vector<SampleInput> in;
+  Attrs attrs;
+  double tolerance =
+      1e-5;  // of float32 against the float64 reference, relative to the largest element
+  bool benchmark = false;  // large: timed by `plimsoll bench`, not stored as an answer
+};
+
+struct Op {
+  const char* name;
+  const char* summary;                                 // one line for the docs table
+  Metas (*infer)(const Metas& in, const Attrs&);       // throws UserError
+  Tensors (*gradient)(const GradientCall&) = nullptr;  // one tensor per input; null: no gradient
+  std::span<const InOut> alias = {};  // the output *is* the input's bytes (reshape)
+  std::span<const InOut> in_place =
+      {};  // the output may take the input's place if that one dies here
+  std::span<const InOut> next_version =
+      {};  // the output is the next version of that input variable
+  Rows (*rows)(const Attrs&, RowMask in) = nullptr;
+  Effects effects = {};
+  std::span<const Variant> variants = {};
+  Cost (*cost)(const Metas& in, const Metas& out, const Attrs&) = nullptr;
+  std::vector<Sample> (*samples)() = nullptr;
+};
+
+// All ops, in the order of catalogue.cc.
+std::span<const Op* const> catalogue();
+const Op* find_op(std::string_view name);  // null when unknown
+const Op& get_op(std::string_view name);   // throws InternalError when unknown
+
+// The one entry of every public op function: records a node when an operand is a symbol (or,
+// without operands, when a Recorder is in scope), and runs at once otherwise.
+Tensors apply(const Op& op, Tensors in, Attrs attrs = {});
+
+// The first variant for the backend's device that supports the call. `only` (tests) picks one by
+// name.
+std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const char* only = nullptr);
+
+// Row rules that most ops share.
+Rows rows_map(const Attrs&, RowMask in);   // maps, or none without rows
+Rows rows_sum(const Attrs&, RowMask in);   // sums, or none without rows
+Rows rows_none(const Attrs&, RowMask in);  // for creation ops and updates
+
+// Cost of an op that reads its inputs and writes its outputs once, `flops_per_element` each.
+Cost pointwise_cost(const Metas& in, const Metas& out, double flops_per_element = 1);
+
+}  // namespace pl

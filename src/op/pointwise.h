@@ -1,0 +1,53 @@
+// Element by element: binary ops with NumPy broadcasting, unary ops, and the 0/1 masks that gradients
+// of maxima need. Float32 and float64; binary ops but divide also int32 and int64 (wrapping).
+#pragma once
+
+#include "op/op.h"
+
+namespace pl {
+
+enum class Binary : uint8_t {
+  add,
+  subtract,
+  multiply,
+  divide,
+  maximum,
+  minimum,
+  equal_mask,          // 1 where a == b, else 0, in the operands' dtype
+  greater_mask,        // 1 where a > b
+  greater_equal_mask,  // 1 where a >= b
+};
+enum class Unary : uint8_t { negative, exp, log, sqrt, square, tanh, sigmoid, abs, sign };
+
+extern const Op kAdd, kSubtract, kMultiply, kDivide, kMaximum, kMinimum;
+extern const Op kEqualMask, kGreaterMask, kGreaterEqualMask;
+extern const Op kNegative, kExp, kLog, kSqrt, kSquare, kTanh, kSigmoid, kAbs, kSign;
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);  // ties: the gradient goes to a, as in TensorFlow
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor equal_mask(const Tensor& a, const Tensor& b);
+Tensor greater_mask(const Tensor& a, const Tensor& b);
+Tensor greater_equal_mask(const Tensor& a, const Tensor& b);
+
+Tensor negative(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor square(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor abs(const Tensor& x);
+Tensor sign(const Tensor& x);
+
+namespace cpu {
+template <Binary kind>
+std::unique_ptr<Kernel> binary_reference(const PrepareCall&);
+template <Unary kind>
+std::unique_ptr<Kernel> unary_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

@@ -1,0 +1,214 @@
+#include "op/reduce.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "op/broadcast_to.h"
+#include "op/infer.h"
+#include "op/pointwise.h"
+#include "op/recorder.h"
+#include "op/reshape.h"
+#include "op/scale.h"
+
+namespace pl {
+namespace {
+
+// Input: x. Attributes: axes (ascending, none negative, each once), keepdims (0 or 1).
+Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
+  expect_operands(op, 1, 1, in, attrs);
+  if (!is_number(in[0].dtype)) reject(op, "a float32, float64, int32 or int64 tensor", in, attrs);
+  const auto& axes = attrs.list("axes");
+  const bool keepdims = attrs.integer("keepdims", 0);
+  std::vector<Dim> dims;
+  size_t next = 0;
+  for (int axis = 0; axis < in[0].shape.rank(); ++axis) {
+    const bool reduced = next < axes.size() && axes[next] == axis;
+    if (reduced) ++next;
+    if (!reduced) dims.push_back(in[0].shape[axis]);
+    if (reduced && keepdims) dims.push_back(1);
+  }
+  if (next != axes.size())
+    reject(op, "different axes, ascending, below the operand's rank", in, attrs);
+  checked(op, {in[0]});
+  return {{in[0].dtype, Shape(std::move(dims))}};
+}
+
+Metas infer_sum(const Metas& in, const Attrs& attrs) { return infer("reduce_sum", in, attrs); }
+
+Metas infer_max(const Metas& in, const Attrs& attrs) {
+  Metas out = infer("reduce_max", in, attrs);
+  for (int64_t axis : attrs.list("axes"))
+    if (in[0].shape[static_cast<int>(axis)] == 0)
+      reject("reduce_max", "at least one element along each axis", in, attrs);
+  return out;
+}
+
+bool over_samples(const Attrs& attrs) {
+  const auto& axes = attrs.list("axes");
+  return !axes.empty() && axes[0] == 0;
+}
+
+Rows rows_sum_axes(const Attrs& attrs, RowMask in) {
+  if (!in) return Rows::none;
+  return over_samples(attrs) ? Rows::sums : Rows::maps;
+}
+
+Rows rows_max_axes(const Attrs& attrs, RowMask in) {
+  if (!in) return Rows::none;
+  return over_samples(attrs) ? Rows::mixes : Rows::maps;
+}
+
+// x's shape with 1 for each reduced axis: what a result broadcasts against x as.
+std::vector<Dim> kept_shape(const Shape& x, const Attrs& attrs) {
+  std::vector<Dim> dims = x.dims();
+  for (int64_t axis : attrs.list("axes")) dims[static_cast<size_t>(axis)] = 1;
+  return dims;
+}
+
+Tensors gradient_sum(const GradientCall& call) {
+  const Tensor& x = call.in[0];
+  const Tensor dy = reshape(call.dout[0], kept_shape(x.shape(), call.attrs));
+  return {broadcast_to(dy, x.shape(), carries_rows(x))};
+}
+
+Tensors gradient_max(const GradientCall& call) {
+  const Tensor& x = call.in[0];
+  const std::vector<Dim> kept = kept_shape(x.shape(), call.attrs);
+  const Tensor mask = equal_mask(x, reshape(call.out[0], kept));
+  const Tensor count = apply(
+      kReduceSum, {mask}, {{"axes", call.attrs.list("axes")}, {"keepdims", int64_t{1}}})[0];
+  return {multiply(mask, divide(reshape(call.dout[0], kept), count))};
+}
+
+Cost cost(const Metas& in, const Metas& out, const Attrs&) {
+  Cost result = pointwise_cost(in, out, 0);
+  result.flops = static_cast<double>(in[0].elements());
+  return result;
+}
+
+std::vector<Sample> samples() {
+  auto sample = [](const char* name, Shape shape, std::vector<int64_t> axes, int64_t keepdims = 0,
+                   bool benchmark = false) {
+    return Sample{name,
+                  {{{Dtype::float32, shape}}},
+                  {{"axes", std::move(axes)}, {"keepdims", keepdims}},
+                  1e-6,
+                  benchmark};
+  };
+  return {
+      sample("all", {3, 5}, {0, 1}),
+      sample("scalar", {}, {}),
+      sample("no_axis", {2, 3}, {}),
+      sample("rows", {37, 5}, {0}),
+      sample("rows_keepdims", {5, 3}, {0}, 1),
+      sample("columns", {4, 17}, {1}),
+      sample("middle", {2, 3, 4}, {1}),
+      sample("both_ends", {3, 4, 2}, {0, 2}, 1),
+      sample("leading", {2, 3, 2, 5}, {0, 1, 2}),
+      sample("ones", {1, 4, 1}, {0, 2}),
+      sample("none_kept", {0, 3}, {1}),
+      {"int32", {{{Dtype::int32, {3, 4}}}}, {{"axes", std::vector<int64_t>{0}}}},
+      sample("bias_b128", {128, 512}, {0}, 0, true),
+      sample("images_b256", {256, 26, 26, 32}, {0, 1, 2}, 0, true),
+      sample("all_large", {256, 4096}, {0, 1}, 0, true),
+  };
+}
+
+std::vector<Sample> samples_sum() {
+  std::vector<Sample> result = samples();
+  result.push_back(
+      {"nothing", {{{Dtype::float32, {0, 3}}}}, {{"axes", std::vector<int64_t>{0}}}, 1e-6});
+  return result;
+}
+
+constexpr Variant kSumVariants[] = {
+    {"tiled", DeviceKind::cpu, cpu::reduce_sum_tiled},
+    {"reference", DeviceKind::cpu, cpu::reduce_sum_reference},
+};
+constexpr Variant kMaxVariants[] = {
+    {"tiled", DeviceKind::cpu, cpu::reduce_max_tiled},
+    {"reference", DeviceKind::cpu, cpu::reduce_max_reference},
+};
+
+// Ascending axes without negative ones; all of them when none is given.
+std::vector<int64_t> normalised(const char* op, const Tensor& x, std::vector<int64_t> axes) {
+  const int64_t rank = x.shape().rank();
+  if (axes.empty()) {
+    for (int64_t axis = 0; axis < rank; ++axis) axes.push_back(axis);
+    return axes;
+  }
+  for (int64_t& axis : axes) {
+    if (axis < -rank || axis >= rank)
+      throw UserError("[" + std::string(op) + "] expected axes in [" + std::to_string(-rank) + ", " +
+                      std::to_string(rank) + "), received " + std::to_string(axis));
+    if (axis < 0) axis += rank;
+  }
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+Tensor reduce(const Op& op, const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  Attrs attrs{{"axes", normalised(op.name, x, std::move(axes))}};
+  if (keepdims) attrs.set("keepdims", int64_t{1});
+  return apply(op, {x}, std::move(attrs))[0];
+}
+
+}  // namespace
+
+const Op kReduceSum{
+    .name = "reduce_sum",
+    .summary = "sum over axes",
+    .infer = infer_sum,
+    .gradient = gradient_sum,
+    .rows = rows_sum_axes,
+    .variants = kSumVariants,
+    .cost = cost,
+    .samples = samples_sum,
+};
+
+const Op kReduceMax{
+    .name = "reduce_max",
+    .summary = "maximum over axes; NaN if one is",
+    .infer = infer_max,
+    .gradient = gradient_max,
+    .rows = rows_max_axes,
+    .variants = kMaxVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce(kReduceSum, x, std::move(axes), keepdims);
+}
+
+Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce(kReduceMax, x, std::move(axes), keepdims);
+}
+
+Tensor reduce_mean(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  double count = 1;
+  for (int64_t axis : normalised("reduce_mean", x, axes))
+    count *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
+  return scale(reduce_sum(x, std::move(axes), keepdims), 1 / count);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int extra = x.shape().rank() - shape.rank();
+  bool fits = extra >= 0;
+  std::vector<int64_t> axes;
+  for (int axis = 0; fits && axis < x.shape().rank(); ++axis) {
+    const Dim wanted = axis < extra ? 1 : shape[axis - extra];
+    if (axis < extra || (wanted == 1 && x.shape()[axis] != 1))
+      axes.push_back(axis);
+    else
+      fits = wanted == x.shape()[axis];
+  }
+  if (!fits)
+    throw UserError("[sum_to] expected a shape that broadcasts to the operand's, received " +
+                    shape.text() + " and " + x.shape().text());
+  const Tensor sum = axes.empty() ? x : reduce_sum(x, std::move(axes));
+  return reshape(sum, shape.dims());
+}
+
+}  // namespace pl

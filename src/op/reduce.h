@@ -1,0 +1,29 @@
+// Sums and maxima over axes. Means are sums that `scale` divides, so that a batch may still be split.
+#pragma once
+
+#include <vector>
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kReduceSum;
+extern const Op kReduceMax;
+
+// Axes may be negative, counted from the end; none given means all. keepdims leaves them as 1.
+Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false);
+Tensor reduce_mean(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false);
+// The gradient is shared equally among equal maxima, as in TensorFlow.
+Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false);
+
+// Undoes a broadcast: sums x over the dimensions along which `shape` had been stretched.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+namespace cpu {
+std::unique_ptr<Kernel> reduce_sum_tiled(const PrepareCall&);
+std::unique_ptr<Kernel> reduce_sum_reference(const PrepareCall&);
+std::unique_ptr<Kernel> reduce_max_tiled(const PrepareCall&);
+std::unique_ptr<Kernel> reduce_max_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

@@ -1,0 +1,210 @@
+#include "op/softmax_cross_entropy.h"
+
+#include "op/infer.h"
+#include "op/pointwise.h"
+#include "op/softmax.h"
+
+namespace pl {
+namespace {
+
+void expect_matrix(const char* op, const Metas& in, const Attrs& attrs) {
+  const Meta& logits = in[0];
+  if (logits.shape.rank() != 2 || !is_real(logits.dtype) || logits.shape[1] < 1)
+    reject(op, "a float32 or float64 matrix (B, C) with at least one class", in, attrs);
+  checked(op, {logits});
+}
+
+void expect_labels(const char* op, const Metas& in, const Attrs& attrs) {
+  if (in[1] != Meta{Dtype::int32, Shape{in[0].shape[0]}})
+    reject(op, "labels int32 (B,)", in, attrs);
+}
+
+void expect_targets(const char* op, const Metas& in, const Attrs& attrs) {
+  if (in[1] != in[0]) reject(op, "targets of the first operand's dtype and shape", in, attrs);
+}
+
+void expect_dloss(const char* op, const Metas& in, const Attrs& attrs) {
+  if (in[2] != Meta{in[0].dtype, Shape{in[0].shape[0]}})
+    reject(op, "dloss (B,) of the probabilities' dtype", in, attrs);
+}
+
+Metas loss_and_probs(const Metas& in) { return {{in[0].dtype, Shape{in[0].shape[0]}}, in[0]}; }
+
+// Inputs: logits (B, C), labels int32 (B,). Outputs: loss (B,), probs (B, C).
+Metas sparse_infer(const Metas& in, const Attrs& attrs) {
+  const char* op = "sparse_softmax_cross_entropy";
+  expect_operands(op, 2, 2, in, attrs);
+  expect_matrix(op, in, attrs);
+  expect_labels(op, in, attrs);
+  return loss_and_probs(in);
+}
+
+// Inputs: logits (B, C), targets (B, C). Outputs: loss (B,), probs (B, C).
+Metas infer(const Metas& in, const Attrs& attrs) {
+  const char* op = "softmax_cross_entropy";
+  expect_operands(op, 2, 2, in, attrs);
+  expect_matrix(op, in, attrs);
+  expect_targets(op, in, attrs);
+  return loss_and_probs(in);
+}
+
+// Inputs: probs (B, C), labels int32 (B,), dloss (B,). Output: dlogits (B, C).
+Metas sparse_gradient_infer(const Metas& in, const Attrs& attrs) {
+  const char* op = "sparse_softmax_cross_entropy_gradient";
+  expect_operands(op, 3, 3, in, attrs);
+  expect_matrix(op, in, attrs);
+  expect_labels(op, in, attrs);
+  expect_dloss(op, in, attrs);
+  return {in[0]};
+}
+
+// Inputs: probs (B, C), targets (B, C), dloss (B,). Output: dlogits (B, C).
+Metas gradient_infer(const Metas& in, const Attrs& attrs) {
+  const char* op = "softmax_cross_entropy_gradient";
+  expect_operands(op, 3, 3, in, attrs);
+  expect_matrix(op, in, attrs);
+  expect_targets(op, in, attrs);
+  expect_dloss(op, in, attrs);
+  return {in[0]};
+}
+
+// Inputs: probs, labels or targets; dloss and dprobs, either of which may be undefined.
+Tensor combine(const GradientCall& call,
+               Tensor (*of_loss)(const Tensor&, const Tensor&, const Tensor&)) {
+  const Tensor &probs = call.out[1], &dloss = call.dout[0], &dprobs = call.dout[1];
+  if (!call.wants(0)) return {};
+  if (!dprobs.defined()) return of_loss(probs, call.in[1], dloss);
+  const Tensor through = softmax_gradient(probs, dprobs);
+  return dloss.defined() ? add(of_loss(probs, call.in[1], dloss), through) : through;
+}
+
+Tensors sparse_gradient(const GradientCall& call) {
+  return {combine(call, sparse_softmax_cross_entropy_gradient), Tensor()};
+}
+
+Tensors gradient(const GradientCall& call) {
+  return {combine(call, softmax_cross_entropy_gradient), Tensor()};
+}
+
+Cost cost(const Metas& in, const Metas& out, const Attrs&) { return pointwise_cost(in, out, 8); }
+Cost gradient_cost(const Metas& in, const Metas& out, const Attrs&) {
+  return pointwise_cost(in, out, 2);
+}
+
+struct Size {
+  const char* name;
+  Dim rows, classes;
+  bool benchmark = false;
+};
+constexpr Size kSizes[] = {
+    {"digits", 7, 10},
+    {"one_row", 1, 3},
+    {"one_class", 4, 1},
+    {"many_classes", 3, 1031},
+    {"no_rows", 0, 10},
+    {"mnist_b256", 256, 10, true},
+    {"words_b256", 256, 50257, true},
+};
+
+// `sparse`: labels rather than distributions. `backward`: the samples of the gradient op.
+std::vector<Sample> samples_of(bool sparse, bool backward) {
+  std::vector<Sample> out;
+  for (const Size& size : kSizes) {
+    const Meta matrix{Dtype::float32, Shape{size.rows, size.classes}};
+    Sample sample{size.name, {}, {}, 1e-5, size.benchmark};
+    sample.in.push_back({matrix, backward ? Fill::probabilities : Fill::normal});
+    if (sparse)
+      sample.in.push_back({{Dtype::int32, Shape{size.rows}}, Fill::labels});
+    else
+      sample.in.push_back({matrix, Fill::probabilities});
+    if (backward) sample.in.push_back({{Dtype::float32, Shape{size.rows}}});
+    out.push_back(std::move(sample));
+  }
+  return out;
+}
+std::vector<Sample> sparse_samples() { return samples_of(true, false); }
+std::vector<Sample> sparse_gradient_samples() { return samples_of(true, true); }
+std::vector<Sample> samples() { return samples_of(false, false); }
+std::vector<Sample> gradient_samples() { return samples_of(false, true); }
+
+constexpr Variant kSparseVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::sparse_softmax_cross_entropy_reference}};
+constexpr Variant kSparseGradientVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::sparse_softmax_cross_entropy_gradient_reference}};
+constexpr Variant kVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::softmax_cross_entropy_reference}};
+constexpr Variant kGradientVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::softmax_cross_entropy_gradient_reference}};
+
+constexpr InOut kInPlace[] = {{0, 1}};          // probs take the logits' place
+constexpr InOut kGradientInPlace[] = {{0, 0}};  // dlogits take the probs' place
+
+}  // namespace
+
+const Op kSparseSoftmaxCrossEntropy{
+    .name = "sparse_softmax_cross_entropy",
+    .summary = "cross-entropy of integer labels under softmax(logits), and the softmax",
+    .infer = sparse_infer,
+    .gradient = sparse_gradient,
+    .in_place = kInPlace,
+    .rows = rows_map,
+    .variants = kSparseVariants,
+    .cost = cost,
+    .samples = sparse_samples,
+};
+
+const Op kSparseSoftmaxCrossEntropyGradient{
+    .name = "sparse_softmax_cross_entropy_gradient",
+    .summary = "(probs - one_hot(labels)) * dloss",
+    .infer = sparse_gradient_infer,
+    .in_place = kGradientInPlace,
+    .rows = rows_map,
+    .variants = kSparseGradientVariants,
+    .cost = gradient_cost,
+    .samples = sparse_gradient_samples,
+};
+
+const Op kSoftmaxCrossEntropy{
+    .name = "softmax_cross_entropy",
+    .summary = "cross-entropy of target distributions under softmax(logits), and the softmax",
+    .infer = infer,
+    .gradient = gradient,
+    .in_place = kInPlace,
+    .rows = rows_map,
+    .variants = kVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+const Op kSoftmaxCrossEntropyGradient{
+    .name = "softmax_cross_entropy_gradient",
+    .summary = "(probs * sum(targets) - targets) * dloss",
+    .infer = gradient_infer,
+    .in_place = kGradientInPlace,
+    .rows = rows_map,
+    .variants = kGradientVariants,
+    .cost = gradient_cost,
+    .samples = gradient_samples,
+};
+
+SoftmaxCrossEntropyResult sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels) {
+  Tensors out = apply(kSparseSoftmaxCrossEntropy, {logits, labels});
+  return {out[0], out[1]};
+}
+
+SoftmaxCrossEntropyResult softmax_cross_entropy(const Tensor& logits, const Tensor& targets) {
+  Tensors out = apply(kSoftmaxCrossEntropy, {logits, targets});
+  return {out[0], out[1]};
+}
+
+Tensor sparse_softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& labels,
+                                             const Tensor& dloss) {
+  return apply(kSparseSoftmaxCrossEntropyGradient, {probs, labels, dloss})[0];
+}
+
+Tensor softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& targets,
+                                      const Tensor& dloss) {
+  return apply(kSoftmaxCrossEntropyGradient, {probs, targets, dloss})[0];
+}
+
+}  // namespace pl

@@ -1,0 +1,37 @@
+// Softmax and cross-entropy in one, one loss a sample, with labels as integers or as distributions.
+// A label outside [0, C) gives that row a loss (and a gradient) of NaN.
+#pragma once
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kSparseSoftmaxCrossEntropy;
+extern const Op kSparseSoftmaxCrossEntropyGradient;
+extern const Op kSoftmaxCrossEntropy;
+extern const Op kSoftmaxCrossEntropyGradient;
+
+struct SoftmaxCrossEntropyResult {
+  Tensor loss;   // (B,)
+  Tensor probs;  // (B, C), softmax of the logits
+};
+
+// logits (B, C), labels int32 (B,).
+SoftmaxCrossEntropyResult sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels);
+// logits (B, C), targets (B, C). No gradient flows to the targets.
+SoftmaxCrossEntropyResult softmax_cross_entropy(const Tensor& logits, const Tensor& targets);
+
+// dlogits (B, C) from dloss (B,).
+Tensor sparse_softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& labels,
+                                             const Tensor& dloss);
+Tensor softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& targets,
+                                      const Tensor& dloss);
+
+namespace cpu {
+std::unique_ptr<Kernel> sparse_softmax_cross_entropy_reference(const PrepareCall&);
+std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_reference(const PrepareCall&);
+std::unique_ptr<Kernel> softmax_cross_entropy_reference(const PrepareCall&);
+std::unique_ptr<Kernel> softmax_cross_entropy_gradient_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

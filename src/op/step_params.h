@@ -1,0 +1,24 @@
+// The few numbers that change from step to step without a new plan. They travel as one small input
+// value, so that schedules, seeds and row counts need neither re-planning nor a second graph.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/shape.h"
+
+namespace pl {
+
+struct StepParams {
+  int64_t step = 0;  // 1 in the first step: Adam's t
+  uint64_t seed = 0;
+  double learning_rate = 0;
+  double loss_scale = 1;
+  int64_t rows = 0;        // samples in the full batch
+  int64_t row_offset = 0;  // of this micro-batch's first sample in the full batch
+  int64_t reserved[2] = {0, 0};
+};
+static_assert(sizeof(StepParams) == 64);
+
+inline Meta step_params_meta() { return {Dtype::uint8, Shape{64}}; }
+
+}  // namespace pl

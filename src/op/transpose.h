@@ -1,0 +1,20 @@
+// transpose: dimension i of the result is dimension perm[i] of the operand.
+#pragma once
+
+#include <vector>
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kTranspose;
+
+// Without a perm the dimensions are reversed. x itself when nothing moves.
+Tensor transpose(const Tensor& x, std::vector<int64_t> perm = {});
+
+namespace cpu {
+std::unique_ptr<Kernel> transpose_blocked(const PrepareCall&);
+std::unique_ptr<Kernel> transpose_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

@@ -1,0 +1,156 @@
+// The list of passes, and the small ones.
+#include "plan/passes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "base/error.h"
+#include "op/op.h"
+#include "plan/rewrite.h"
+
+namespace pl {
+namespace {
+size_t index(int id) { return static_cast<size_t>(id); }
+}  // namespace
+
+const std::vector<Pass>& passes() {
+  static const std::vector<Pass> list = {
+      {"dead-code", "drops what neither a kept value nor a variable needs", pass::drop_dead_code},
+      {"common-subexpressions", "computes equal calls once", pass::share_common_subexpressions},
+      {"relu-behind-pool",
+       "relu(x) then max-pool becomes max-pool then relu: a quarter of the work, and the "
+       "large activation dies at once",
+       pass::move_relu_behind_pool},
+      {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
+       pass::fuse_relu},
+      {"early-update", "updates each variable as soon as its gradient is final",
+       pass::update_early},
+  };
+  return list;
+}
+
+void run_passes(Graph& graph, const PassOptions& options) {
+  for (const Pass& pass : passes()) {
+    if (options.off.contains(pass.name)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    pass.run(graph);
+    check_graph(graph);
+    const std::chrono::duration<double, std::milli> spent =
+        std::chrono::steady_clock::now() - start;
+    if (options.after) options.after(pass, graph, spent.count());
+  }
+}
+
+namespace pass {
+
+void drop_dead_code(Graph& graph) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (ValueId id : graph.keep) needed[index(id)] = true;
+  std::vector<bool> dropped(graph.nodes.size(), true);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    const Op* op = find_op(node.op);
+    bool live = op && op->effects.writes_state;
+    for (ValueId out : node.out) live = live || needed[index(out)];
+    if (!live) continue;
+    dropped[n] = false;
+    for (ValueId in : node.in) needed[index(in)] = true;
+  }
+  rebuild(graph, dropped);
+}
+
+void share_common_subexpressions(Graph& graph) {
+  std::map<std::string, NodeId> seen;
+  std::vector<bool> dropped(graph.nodes.size(), false);
+  std::vector<ValueId> same(graph.values.size());
+  for (size_t v = 0; v < same.size(); ++v) same[v] = static_cast<ValueId>(v);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    for (ValueId& in : node.in) in = same[index(in)];
+    const Op* op = find_op(node.op);
+    if (!op || op->effects.writes_state || node.loop >= 0) continue;
+    std::string key = node.op + node.attrs.print();
+    for (ValueId in : node.in) key += " " + std::to_string(in);
+    for (ValueId out : node.out) key += " " + graph.values[index(out)].meta.text();
+    auto [at, fresh] = seen.emplace(std::move(key), static_cast<NodeId>(n));
+    if (fresh) continue;
+    dropped[n] = true;
+    const Node& first = graph.nodes[index(at->second)];
+    for (size_t o = 0; o < node.out.size(); ++o) same[index(node.out[o])] = first.out[o];
+  }
+  for (ValueId& id : graph.keep) id = same[index(id)];
+  rebuild(graph, dropped);
+}
+
+void fuse_relu(Graph& graph) {
+  const auto readers = readers_of(graph);
+  std::vector<bool> dropped(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& relu = graph.nodes[n];
+    if (relu.op != "relu") continue;
+    const ValueId before = relu.in[0];
+    const NodeId producer = graph.values[index(before)].producer;
+    if (producer < 0 || readers[index(before)].size() != 1) continue;
+    if (std::find(graph.keep.begin(), graph.keep.end(), before) != graph.keep.end()) continue;
+    Node& matrix = graph.nodes[index(producer)];
+    if ((matrix.op != "matmul" && matrix.op != "conv2d") || matrix.attrs.has("activation"))
+      continue;
+    matrix.attrs.set("activation", std::string("relu"));
+    matrix.out[0] = relu.out[0];
+    dropped[n] = true;
+  }
+  rebuild(graph, dropped);
+}
+
+namespace {
+
+// The last node but `self` that reads the storage of a value: itself, or one that aliases it
+// (reshape).
+void last_reader(const Graph& graph, const std::vector<std::vector<NodeId>>& readers, ValueId id,
+                 NodeId self, NodeId& last) {
+  for (NodeId reader : readers[index(id)]) {
+    if (reader == self) continue;
+    last = std::max(last, reader);
+    const Node& node = graph.nodes[index(reader)];
+    const Op* op = find_op(node.op);
+    if (!op) continue;
+    for (const InOut& pair : op->alias)
+      if (node.in[index(pair.in)] == id)
+        last_reader(graph, readers, node.out[index(pair.out)], self, last);
+  }
+}
+
+}  // namespace
+
+void update_early(Graph& graph) {
+  const auto readers = readers_of(graph);
+  // For each update: the node after which it can run.
+  std::vector<std::vector<NodeId>> after(graph.nodes.size() + 1);
+  std::vector<bool> moved(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    const Op* op = find_op(node.op);
+    if (!op || !op->effects.writes_state) continue;
+    // An update whose result is read again within the step stays where it is.
+    bool read_again = false;
+    for (ValueId out : node.out) read_again = read_again || !readers[index(out)].empty();
+    if (read_again) continue;
+    NodeId ready = -1;
+    for (ValueId in : node.in) ready = std::max(ready, graph.values[index(in)].producer);
+    for (const InOut& pair : op->next_version)
+      last_reader(graph, readers, node.in[index(pair.in)], static_cast<NodeId>(n), ready);
+    if (ready >= static_cast<NodeId>(n)) continue;
+    moved[n] = true;
+    after[index(ready + 1)].push_back(static_cast<NodeId>(n));
+  }
+  std::vector<NodeId> order;
+  for (size_t n = 0; n <= graph.nodes.size(); ++n) {
+    for (NodeId update : after[n]) order.push_back(update);
+    if (n < graph.nodes.size() && !moved[n]) order.push_back(static_cast<NodeId>(n));
+  }
+  rebuild(graph, std::vector<bool>(graph.nodes.size(), false), order);
+}
+
+}  // namespace pass
+}  // namespace pl

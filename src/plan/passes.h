@@ -1,0 +1,38 @@
+// Graph rewrites that hold at every budget, in one visible list (passes.cc). Each leaves the bits
+// of every kept value and variable as they were.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace pl {
+
+struct Pass {
+  const char* name;
+  const char* summary;
+  void (*run)(Graph&);
+};
+
+struct PassOptions {
+  std::set<std::string> off;                                        // names of passes to skip
+  std::function<void(const Pass&, const Graph&, double ms)> after;  // dump or timing
+};
+
+const std::vector<Pass>& passes();
+
+// Runs all passes in order and checks the graph after each.
+void run_passes(Graph& graph, const PassOptions& options = {});
+
+namespace pass {
+void drop_dead_code(Graph&);
+void share_common_subexpressions(Graph&);
+void move_relu_behind_pool(Graph&);
+void fuse_relu(Graph&);
+void update_early(Graph&);
+}  // namespace pass
+
+}  // namespace pl

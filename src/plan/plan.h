@@ -1,0 +1,84 @@
+// Plan: where every byte of a step lies, decided before the step runs. Const data: it holds no
+// pointers and no kernels. Offsets count from the arena's start; variables lie at the bottom.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "graph/graph.h"
+#include "op/op.h"
+
+namespace pl {
+
+// What the planner knows of a node, from its prepared kernel. One per node of the graph.
+struct Facts {
+  Bytes workspace = 0;
+  std::string key;  // numerics key
+  double ms = 0;    // predicted time
+};
+
+// Offsets of all variables of a model, its optimiser slots included. The same for every plan of the
+// model (training, evaluation, any batch size), so that they share one copy.
+struct VariableLayout {
+  struct Entry {
+    std::string path;
+    Meta meta;
+    Category category;
+    ByteOffset at;
+  };
+  std::vector<Entry> entries;
+  Bytes bytes = 0;
+  const Entry* find(const std::string& path) const;
+};
+VariableLayout layout_variables(const std::vector<Variable>& variables, Bytes alignment);
+
+struct Step {
+  NodeId node;
+  std::vector<ByteOffset> in, out;  // as the node's in and out
+  ByteOffset workspace_at = 0;
+};
+
+using Categories = std::array<Bytes, kCategories>;
+
+struct Plan {
+  std::vector<Step> steps;
+  std::vector<ByteOffset> variable_at, input_at, keep_at;  // as in the graph
+  Bytes alignment = 64;
+  Bytes arena = 0;       // bytes of the reservation
+  Bytes persistent = 0;  // of the arena: variables
+  Bytes bound = 0;       // the most bytes live at once in this schedule
+  Bytes floor = 0;  // persistent + the largest single step's own operands: no schedule goes below
+  Categories at_peak{};  // live bytes by category at the fullest step; the sum is `bound`
+  int peak_step = -1;
+  double ms = 0;         // predicted time of a step
+  std::string numerics;  // hash of all numerics keys, 16 hex digits
+};
+
+// A value that is live at the fullest step, for messages and reports.
+struct LiveValue {
+  std::string path, op;
+  Meta meta;
+  Category category;
+  Bytes bytes;
+};
+
+// Lays out a step: lifetimes, in-place outputs, addresses. `facts` has one entry per node.
+Plan make_plan(const Graph& graph, std::span<const Facts> facts, const VariableLayout& layout,
+               Bytes alignment);
+
+// The transient values that fill the fullest step, largest first.
+std::vector<LiveValue> live_at_peak(const Graph& graph, const Plan& plan,
+                                    std::span<const Facts> facts);
+
+// Replays the plan symbolically, without looking at how it was made; throws InternalError naming
+// the first step that reads a lost value, writes outside the arena or overlaps what it must not.
+void validate(const Graph& graph, const Plan& plan, std::span<const Facts> facts);
+
+std::string print(const Graph& graph,
+                  const Plan& plan);  // one line per step, for golden tests and diffs
+
+}  // namespace pl

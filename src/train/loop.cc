@@ -1,0 +1,238 @@
+#include "train/loop.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/heap_count.h"
+#include "data/shuffle.h"
+
+namespace pl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kWarmSteps = 2;  // libraries may still settle in these
+constexpr size_t kTimesKept = 4096;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+int64_t whole_steps(int64_t samples, int64_t batch) { return (samples + batch - 1) / batch; }
+
+size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
+  const auto& list = session.plan().signatures;
+  const auto at = std::find(list.begin(), list.end(), Signature{kind, batch});
+  if (at == list.end())
+    throw UserError(
+        "[fit] expected a batch size that was planned before the first step, received " +
+        std::to_string(batch));
+  return static_cast<size_t>(at - list.begin());
+}
+
+// Sample-weighted means of loss and metrics.
+struct Means {
+  double samples = 0, loss = 0;
+  std::vector<double> metrics;
+
+  void add(const Session& session, size_t signature, int64_t rows) {
+    loss += kept_scalar(session, signature, 0) * static_cast<double>(rows);
+    for (size_t m = 0; m < metrics.size(); ++m)
+      metrics[m] += kept_scalar(session, signature, m + 1);
+    samples += static_cast<double>(rows);
+  }
+  double mean_loss() const { return loss / samples; }
+  void write_metrics(std::vector<double>& out) const {
+    for (size_t m = 0; m < metrics.size(); ++m) out[m] = metrics[m] / samples;
+  }
+};
+
+// Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs.
+class Feeder {
+ public:
+  explicit Feeder(int64_t batch) { indices_.resize(static_cast<size_t>(batch)); }
+
+  void feed(Session& session, size_t signature, Source& source, const Permutation* order,
+            int64_t begin, int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i)
+      indices_[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
+    const std::array<void*, 2> places{session.input(signature, 0), session.input(signature, 1)};
+    source.read({indices_.data(), static_cast<size_t>(rows)}, places);
+  }
+
+ private:
+  std::vector<int64_t> indices_;
+};
+
+class Trainer {
+ public:
+  Trainer(Session& session, const LoopOptions& options, Source& train, Source* test,
+          TrainObserver& observer)
+      : session_(session),
+        options_(options),
+        train_(train),
+        test_(test),
+        observer_(observer),
+        feeder_(options.batch) {
+    means_.metrics.resize(session.plan().metrics);
+    event_.mean_metrics.resize(means_.metrics.size());
+    times_.reserve(kTimesKept);
+  }
+
+  LoopResult run() {
+    for (int64_t epoch = 1; epoch <= options_.epochs && !done_; ++epoch) run_epoch(epoch);
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void run_epoch(int64_t epoch) {
+    const auto start = Clock::now();
+    const Permutation order(train_.size(), options_.seed, static_cast<uint64_t>(epoch));
+    const int64_t pass = whole_steps(train_.size(), options_.batch);
+    const int64_t steps = options_.steps_per_epoch.value_or(pass);
+    means_.loss = means_.samples = 0;
+    std::fill(means_.metrics.begin(), means_.metrics.end(), 0.0);
+    const int64_t left = options_.steps ? *options_.steps - result_.steps : steps;
+    observer_.on_epoch_begin(epoch, options_.epochs, std::min(steps, left));
+    event_.epoch = epoch;
+    event_.epoch_steps = std::min(steps, left);
+    for (int64_t s = 0; s < steps && !done_; ++s) {
+      const int64_t begin = s % pass * options_.batch;
+      event_.epoch_step = s + 1;
+      run_step(options_.shuffle ? &order : nullptr, begin,
+               std::min(options_.batch, train_.size() - begin));
+      if (!result_.finite || (options_.steps && result_.steps >= *options_.steps)) done_ = true;
+    }
+    EpochEvent event{.epoch = epoch, .loss = means_.mean_loss()};
+    event.metrics.resize(means_.metrics.size());
+    means_.write_metrics(event.metrics);
+    if (test_ && result_.finite) {
+      const Evaluation evaluation = evaluate(session_, *test_, options_.batch);
+      event.val_loss = evaluation.loss;
+      event.val_metrics = evaluation.metrics;
+    }
+    event.seconds = ms_since(start) / 1e3;
+    observer_.on_epoch(event);
+    result_.epochs.push_back(std::move(event));
+  }
+
+  void run_step(const Permutation* order, int64_t begin, int64_t rows) {
+    const size_t signature = find_signature(session_, StepKind::train, rows);
+    const HeapCounts before = heap_counts();
+    const auto start = Clock::now();
+    if (!options_.resident_batch || result_.steps == 0)
+      feeder_.feed(session_, signature, train_, order, begin, rows);
+    StepParams params;
+    params.step = result_.steps + 1;
+    params.seed = options_.seed;
+    params.learning_rate = options_.learning_rate;
+    params.rows = rows;
+    session_.run(signature, params);
+    event_.ms = ms_since(start);
+    const HeapCounts after = heap_counts();
+    event_.step = ++result_.steps;
+    event_.loss = kept_scalar(session_, signature, 0);
+    means_.add(session_, signature, rows);
+    event_.mean_loss = means_.mean_loss();
+    means_.write_metrics(event_.mean_metrics);
+    account(before, after, rows);
+    observer_.on_step(event_);
+  }
+
+  void account(const HeapCounts& before, const HeapCounts& after, int64_t rows) {
+    if (result_.steps == 1) result_.loss_first = event_.loss;
+    result_.loss_last = event_.loss;
+    result_.finite = std::isfinite(event_.loss);
+    samples_ += rows;
+    train_ms_ += event_.ms;
+    if (times_.size() < kTimesKept) {
+      times_.push_back(event_.ms);
+    } else {
+      times_[static_cast<size_t>(result_.steps) % kTimesKept] = event_.ms;
+    }
+    if (result_.steps <= kWarmSteps) return;
+    ++steady_;
+    heap_.ours += after.ours - before.ours;
+    heap_.library += after.library - before.library;
+  }
+
+  void finish() {
+    if (!times_.empty()) {
+      result_.step_ms_min = *std::min_element(times_.begin(), times_.end());
+      auto middle = times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2);
+      std::nth_element(times_.begin(), middle, times_.end());
+      result_.step_ms_median = *middle;
+    }
+    if (train_ms_ > 0) result_.samples_per_s = static_cast<double>(samples_) / train_ms_ * 1e3;
+    if (steady_ > 0) {
+      result_.heap_allocations_per_step =
+          static_cast<double>(heap_.ours) / static_cast<double>(steady_);
+      result_.library_allocations_per_step =
+          static_cast<double>(heap_.library) / static_cast<double>(steady_);
+    }
+  }
+
+  Session& session_;
+  const LoopOptions& options_;
+  Source& train_;
+  Source* test_;
+  TrainObserver& observer_;
+  Feeder feeder_;
+  Means means_;
+  StepEvent event_;
+  LoopResult result_;
+  std::vector<double> times_;
+  int64_t samples_ = 0, steady_ = 0;
+  double train_ms_ = 0;
+  HeapCounts heap_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
+                                      int64_t test_samples) {
+  std::vector<Signature> list;
+  auto add = [&](StepKind kind, int64_t samples) {
+    if (samples >= options.batch) list.push_back({kind, options.batch});
+    if (samples % options.batch != 0) list.push_back({kind, samples % options.batch});
+  };
+  add(StepKind::train, train_samples);
+  if (test_samples > 0) add(StepKind::evaluate, test_samples);
+  return list;
+}
+
+LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
+                        TrainObserver& observer) {
+  return Trainer(session, options, train, test, observer).run();
+}
+
+Evaluation evaluate(Session& session, Source& source, int64_t batch) {
+  Feeder feeder(batch);
+  Means means;
+  means.metrics.resize(session.plan().metrics);
+  for (int64_t begin = 0; begin < source.size(); begin += batch) {
+    const int64_t rows = std::min(batch, source.size() - begin);
+    const size_t signature = find_signature(session, StepKind::evaluate, rows);
+    feeder.feed(session, signature, source, nullptr, begin, rows);
+    StepParams params;
+    params.rows = rows;
+    session.run(signature, params);
+    means.add(session, signature, rows);
+  }
+  Evaluation result{.loss = means.mean_loss()};
+  result.metrics.resize(means.metrics.size());
+  means.write_metrics(result.metrics);
+  return result;
+}
+
+Bytes loop_bytes(const LoopOptions& options) {
+  return options.batch * static_cast<Bytes>(sizeof(int64_t)) * 2 +
+         static_cast<Bytes>(kTimesKept * sizeof(double));
+}
+
+}  // namespace pl

@@ -1,0 +1,78 @@
+// The training loop: batches from a Source into the arena, one step after another, with what people
+// want to know about it. Nothing is allocated while it runs.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "data/source.h"
+#include "train/session.h"
+
+namespace pl {
+
+struct LoopOptions {
+  int64_t batch = 32;
+  int64_t epochs = 1;
+  std::optional<int64_t> steps;            // stop after so many, whatever the epoch
+  std::optional<int64_t> steps_per_epoch;  // default: one pass over the data; may be more or less
+  bool resident_batch = false;  // the data are one batch that stays in the arena (synthetic)
+  bool shuffle = true;
+  uint64_t seed = 0;
+  double learning_rate = 1e-3;
+};
+
+// Which signatures a run needs: whole batches, the last smaller one, and the same for evaluation.
+std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
+                                      int64_t test_samples);
+
+struct StepEvent {
+  int64_t step = 0;  // from 1
+  double loss = 0;
+  double ms = 0;
+  int64_t epoch = 0, epoch_step = 0, epoch_steps = 0;  // from 1
+  double mean_loss = 0;                                // over the epoch so far, weighted by samples
+  std::vector<double> mean_metrics;                    // likewise
+};
+
+struct EpochEvent {
+  int64_t epoch = 0;  // from 1
+  double loss = 0;
+  std::vector<double> metrics;
+  std::optional<double> val_loss;
+  std::vector<double> val_metrics;
+  double seconds = 0;
+};
+
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/) {}
+  virtual void on_step(const StepEvent&) {}
+  virtual void on_epoch(const EpochEvent&) {}
+};
+
+struct LoopResult {
+  int64_t steps = 0;
+  double loss_first = 0, loss_last = 0;
+  double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
+  double samples_per_s = 0;
+  double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
+  std::vector<EpochEvent> epochs;
+  bool finite = true;  // false: it stopped at a non-finite loss
+};
+
+// Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite
+// loss.
+LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
+                        TrainObserver& observer);
+
+struct Evaluation {
+  double loss = 0;
+  std::vector<double> metrics;
+};
+Evaluation evaluate(Session& session, Source& source, int64_t batch);
+
+// What the loop itself keeps on the heap.
+Bytes loop_bytes(const LoopOptions& options);
+
+}  // namespace pl

@@ -1,0 +1,69 @@
+// Session: a network with its optimiser, planned for every signature that a run will need, then run
+// in one arena. plan_session is all that `plimsoll plan` does; Session adds memory and motion.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/host_memory.h"
+#include "execute/executor.h"
+#include "execute/prepared.h"
+#include "op/step_params.h"
+#include "train/step_trace.h"
+
+namespace pl {
+
+struct SessionPlan {
+  std::vector<Signature> signatures;
+  std::vector<Prepared> prepared;  // as signatures; the first is the one that reports describe
+  VariableLayout layout;
+  Bytes arena = 0;  // the largest of the plans
+  Bytes fixed = 0;  // bound of everything else the process holds
+  Bytes process() const { return arena + fixed; }
+  Bytes floor = 0;     // certificate: no schedule of these graphs needs less (process bytes)
+  size_t fullest = 0;  // the plan that sets the arena
+  size_t metrics = 0;  // kept behind the loss in every signature but predict
+  double plan_ms = 0;
+};
+
+// Traces, prepares and validates every signature. `source_bytes` is what the input pipeline holds.
+SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
+                         const std::vector<Signature>& signatures, const SampleSpec& sample,
+                         Bytes source_bytes);
+
+// Throws DoesNotFit when the budget, or the system, cannot give plan.process(). Called before
+// reserving. `describe` adds culprits and remedies to the message.
+void require_room(const SessionPlan& plan, std::optional<Bytes> budget,
+                  const std::string& remedies);
+
+class Session {
+ public:
+  // Reserves and prefaults the arena and initialises all variables from the seed.
+  Session(SessionPlan plan, const Network& network, uint64_t seed);
+
+  const SessionPlan& plan() const { return plan_; }
+  void* input(size_t signature, size_t i) { return executors_[signature]->input(i); }
+  const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
+  Executor& executor(size_t signature) { return *executors_[signature]; }
+  void run(size_t signature, const StepParams& params);
+
+  Bytes used_bytes() const;  // over all signatures, as the executors recorded it
+
+  // Variables, in layout order.
+  void* variable(size_t i) { return arena_.data() + plan_.layout.entries[i].at; }
+  const void* variable(size_t i) const { return arena_.data() + plan_.layout.entries[i].at; }
+  uint64_t hash(bool weights_only) const;  // XXH3-64 in creation order
+  std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
+
+ private:
+  SessionPlan plan_;
+  Reservation arena_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+};
+
+// Value of a kept scalar, float32 or float64.
+double kept_scalar(const Session& session, size_t signature, size_t i);
+
+}  // namespace pl

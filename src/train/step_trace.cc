@@ -1,0 +1,115 @@
+#include "train/step_trace.h"
+
+#include "base/error.h"
+#include "op/functions.h"
+#include "op/recorder.h"
+#include "op/step_params.h"
+#include "trace/gradient.h"
+
+namespace pl {
+
+const char* name_of(StepKind kind) {
+  constexpr const char* names[] = {"train", "evaluate", "predict"};
+  return names[static_cast<int>(kind)];
+}
+
+namespace {
+
+void check_sample(const Network& network, const Compiled& compiled, const Signature& signature,
+                  const SampleSpec& sample) {
+  if (signature.batch <= 0)
+    throw UserError("[plan] batch: expected a positive number, received " +
+                    std::to_string(signature.batch));
+  if (network.input_shapes().size() != 1 || network.output_shapes().size() != 1)
+    throw UserError(
+        "[fit] expected a network with one input and one output; several are not built yet");
+  if (sample.x.shape != network.input_shapes()[0])
+    throw UserError("[fit] " + network.calls()[0].layer->name + ": expected samples of shape " +
+                    network.input_shapes()[0].text() + ", received " + sample.x.shape.text() +
+                    "; set the model's input shape (--input) or reshape the data");
+  if (signature.kind == StepKind::predict) return;
+  const Meta target = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype);
+  const bool castable = is_floating(target.dtype) && is_floating(sample.y.dtype);
+  if (sample.y.shape != target.shape || (sample.y.dtype != target.dtype && !castable))
+    throw UserError("[fit] " + compiled.loss.name + ": expected targets of " + target.text() +
+                    " per sample, received " + sample.y.text());
+}
+
+// Variables of the training step: a trainable weight with its slots.
+struct Trained {
+  Tensor weight;
+  Tensors slots;
+};
+
+}  // namespace
+
+Graph trace_step(const Network& network, const Compiled& compiled, const Signature& signature,
+                 const SampleSpec& sample) {
+  check_sample(network, compiled, signature, sample);
+  Recorder recorder;
+  RecorderScope scope(recorder);
+  const bool training = signature.kind == StepKind::train;
+  Tensors weights;
+  for (const NetworkWeight& weight : network.weights())
+    weights.push_back(
+        recorder.variable(weight.path, {compiled.dtype, weight.shape}, Category::parameters));
+  std::vector<Trained> trained;
+  if (training)
+    for (size_t w = 0; w < weights.size(); ++w) {
+      if (!network.weights()[w].trainable) continue;
+      Trained entry{weights[w], {}};
+      for (const std::string& slot : compiled.optimizer->slots())
+        entry.slots.push_back(recorder.variable(
+            std::string(compiled.optimizer->name()) + "/" + network.weights()[w].path + "/" + slot,
+            weights[w].meta(), Category::optimizer));
+      trained.push_back(std::move(entry));
+    }
+
+  Tensor x =
+      recorder.input("x", {sample.x.dtype, sample.x.shape.with_front(signature.batch)}, true);
+  Tensor y;
+  if (signature.kind != StepKind::predict)
+    y = recorder.input("y", {sample.y.dtype, sample.y.shape.with_front(signature.batch)}, true);
+  const Tensor raw_x = x, raw_y = y;
+  const Tensor params = recorder.input("step_params", step_params_meta(), false);
+  {
+    PathScope input(&recorder, "input");
+    if (x.dtype() != compiled.dtype) x = cast(x, compiled.dtype);
+    if (sample.x_scale != 1) x = scale(x, sample.x_scale);
+    if (y.defined() && is_floating(y.dtype()) && y.dtype() != compiled.dtype)
+      y = cast(y, compiled.dtype);
+  }
+  const Tensor output = network.call({x}, weights, training, params)[0];
+  if (signature.kind == StepKind::predict) {
+    recorder.keep(output, "output");
+    return recorder.take();
+  }
+
+  Tensor loss;
+  {
+    PathScope path(&recorder, "loss");
+    const LossResult result = compute_loss(compiled.loss, y, output);
+    loss = scale(reduce_sum(result.per_sample), 1.0 / static_cast<double>(signature.batch));
+    recorder.keep(loss, "loss");
+    for (const std::string& metric : compiled.metrics)
+      recorder.keep(reduce_sum(compute_metric(metric, y, result.scores)), metric);
+  }
+  if (sample.resident)
+    for (const Tensor& input : {raw_x, raw_y})
+      recorder.keep(input, input.id() == raw_x.id() ? "x" : "y");
+  if (training) {
+    Tensors wrt;
+    for (const Trained& entry : trained) wrt.push_back(entry.weight);
+    const Tensors all = gradients(loss, wrt, fill(Shape{}, 1.0, compiled.dtype));
+    for (size_t i = 0; i < trained.size(); ++i) {
+      if (!all[i].defined()) continue;
+      PathScope path(&recorder, std::string(compiled.optimizer->name()));
+      compiled.optimizer->update(trained[i].weight, trained[i].slots, all[i], params);
+    }
+  }
+  Graph graph = recorder.take();
+  check_graph(graph);
+  return graph;
+}
+
+}  // namespace pl

@@ -1,0 +1,45 @@
+// Traces one step of a network: forward, loss, gradients and updates in one Graph.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "model/loss.h"
+#include "model/network.h"
+#include "train/optimizer.h"
+
+namespace pl {
+
+// What compile() settles.
+struct Compiled {
+  OptimizerRef optimizer;
+  Loss loss;
+  std::vector<std::string> metrics;
+  Dtype dtype = Dtype::float32;  // of variables and of the computation
+};
+
+enum class StepKind : uint8_t { train, evaluate, predict };
+const char* name_of(StepKind kind);
+
+struct Signature {
+  StepKind kind = StepKind::train;
+  int64_t batch = 32;
+  bool operator==(const Signature&) const = default;
+};
+
+// One sample as the data set has it. x is cast to the network's dtype and multiplied by x_scale.
+struct SampleSpec {
+  Meta x, y;
+  double x_scale = 1;
+  bool resident = false;  // the batch is written once and must survive every step
+};
+
+// Inputs of the graph, in order: x (B, ...), y (B, ...) unless predicting, step parameters.
+// Kept values: the mean loss, then per metric the sum over samples; when predicting, the outputs.
+// A resident batch is kept behind these.
+// Variables: all weights in creation order, then (training) the slots of each trainable weight.
+Graph trace_step(const Network& network, const Compiled& compiled, const Signature& signature,
+                 const SampleSpec& sample);
+
+}  // namespace pl
