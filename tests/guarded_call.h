@@ -47,7 +47,8 @@ struct GuardedResult {
   std::string fault;                            // empty when the kernel kept to its buffers
 };
 
-// Outputs named in `in_place` lie on a copy of their input; all others and the workspace hold `poison`.
+// Outputs named in `in_place` lie on a copy of their input; all others and the workspace hold
+// `poison`.
 inline GuardedResult run_guarded(Kernel& kernel, const Tensors& in, const Metas& out,
                                  unsigned char poison, std::span<const InOut> in_place = {}) {
   std::vector<Fenced> ins, outs;
@@ -93,11 +94,16 @@ inline double number_at(const std::vector<unsigned char>& bytes, Dtype dtype, si
     return static_cast<double>(value);
   };
   switch (dtype) {
-    case Dtype::float32: return read(float{});
-    case Dtype::float64: return read(double{});
-    case Dtype::int32: return read(int32_t{});
-    case Dtype::int64: return read(int64_t{});
-    default: return read(uint8_t{});
+    case Dtype::float32:
+      return read(float{});
+    case Dtype::float64:
+      return read(double{});
+    case Dtype::int32:
+      return read(int32_t{});
+    case Dtype::int64:
+      return read(int64_t{});
+    default:
+      return read(uint8_t{});
   }
 }
 

@@ -1,8 +1,9 @@
 // Reads tests/golden/op_answers.txt: for each sample of the catalogue, outputs that
 // tests/golden/op_answers.py computed without this engine.
 //
-// A sample is a line "op sample hash outputs", then for each output a line "elements stride values...":
-// every stride-th element, beginning with the first. Lines that begin with # are comments.
+// A sample is a line "op sample hash outputs", then for each output a line "elements stride
+// values...": every stride-th element, beginning with the first. Lines that begin with # are
+// comments.
 #pragma once
 
 #include <cstdlib>

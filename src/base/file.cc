@@ -62,13 +62,13 @@ File& File::operator=(File&& other) noexcept {
 Bytes File::read_some(void* destination, Bytes bytes, ByteOffset offset) const {
   Bytes done = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(fd_, static_cast<char*>(destination) + done,
-                                static_cast<size_t>(std::min(bytes - done, kLargestTransfer)),
-                                offset + done);
+    const ssize_t got =
+        ::pread(fd_, static_cast<char*>(destination) + done,
+                static_cast<size_t>(std::min(bytes - done, kLargestTransfer)), offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw DataError("[file] " + path_ + ": expected a readable file, received '" +
-                      reason(errno) + "'");
+      throw DataError("[file] " + path_ + ": expected a readable file, received '" + reason(errno) +
+                      "'");
     if (got == 0) break;
     done += got;
   }
@@ -82,8 +82,8 @@ File::~File() {
 void File::pread_exact(void* destination, Bytes bytes, ByteOffset offset) const {
   const bool inside = bytes >= 0 && offset >= 0 && offset <= size_ && bytes <= size_ - offset;
   if (inside && read_some(destination, bytes, offset) == bytes) return;
-  throw DataError("[file] " + path_ + ": expected " + std::to_string(bytes) +
-                  " bytes at offset " + std::to_string(offset) + ", received a file " +
+  throw DataError("[file] " + path_ + ": expected " + std::to_string(bytes) + " bytes at offset " +
+                  std::to_string(offset) + ", received a file " +
                   (inside ? "that has become shorter than " : "of ") + std::to_string(size_) +
                   " bytes; it is truncated or was changed while in use");
 }

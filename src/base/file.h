@@ -14,7 +14,8 @@ namespace pl {
 // A regular file open for reading; closed with the object. Reads from several threads are safe.
 class File {
  public:
-  // Throws DataError for what is missing, unreadable, or no regular file (a folder, device or FIFO).
+  // Throws DataError for what is missing, unreadable, or no regular file (a folder, device or
+  // FIFO).
   static File open(const std::string& path);
   // Takes over `fd`; `path` is only for messages.
   static File adopt(int fd, std::string path);
@@ -28,7 +29,7 @@ class File {
 
   bool is_open() const { return fd_ >= 0; }
   const std::string& path() const { return path_; }
-  Bytes size() const { return size_; }                // when it was opened
+  Bytes size() const { return size_; }                  // when it was opened
   int64_t modified_ns() const { return modified_ns_; }  // when it was opened, since 1970
 
   // Fills `destination` with the bytes at `offset`. Allocates nothing. Throws DataError when the
@@ -63,9 +64,10 @@ using WriteCallback = std::function<void(FileWriter&)>;
 // The whole of a text file, files of /proc included. DataError above `max_bytes`.
 std::string read_text_file(const std::string& path, Bytes max_bytes);
 
-// Writes a temporary file in the same folder, fsync, rename, fsync of the folder. When anything fails,
-// an exception of the callback included, the old file is intact and the temporary one is gone. A
-// symbolic link stays one: what it points to is replaced. Targets that are no regular file are refused.
+// Writes a temporary file in the same folder, fsync, rename, fsync of the folder. When anything
+// fails, an exception of the callback included, the old file is intact and the temporary one is
+// gone. A symbolic link stays one: what it points to is replaced. Targets that are no regular file
+// are refused.
 void write_file_atomically(const std::string& path, const WriteCallback& writer);
 void write_file_atomically(const std::string& path, std::string_view bytes);
 

@@ -50,7 +50,8 @@ TEST(File, RefusesWhatIsNoRegularFile) {
   expect_data_error([&] { File::open(folder.path()); }, "a folder");
   expect_data_error([] { File::open("/dev/zero"); }, "device");
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
-  expect_data_error([&] { File::open(folder / "fifo"); }, "FIFO");  // and does not wait for a writer
+  expect_data_error([&] { File::open(folder / "fifo"); },
+                    "FIFO");  // and does not wait for a writer
 }
 
 TEST(File, MovesKeepOneOwner) {

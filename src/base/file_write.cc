@@ -20,8 +20,8 @@ namespace {
 
 constexpr Bytes kLargestTransfer = Bytes{1} << 30;
 
-// Above RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the process. While this lives the signal is
-// blocked in this thread, so that write() returns EFBIG instead; a pending one is taken away.
+// Above RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the process. While this lives the signal
+// is blocked in this thread, so that write() returns EFBIG instead; a pending one is taken away.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() {
@@ -104,8 +104,7 @@ void sync_folder_of(const std::string& path) {
 void FileWriter::write(const void* data, Bytes bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t put =
-        ::write(fd_, from, static_cast<size_t>(std::min(bytes, kLargestTransfer)));
+    const ssize_t put = ::write(fd_, from, static_cast<size_t>(std::min(bytes, kLargestTransfer)));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail(path_, errno);
     from += put;

@@ -1,4 +1,5 @@
-// XXH3-64 (seed 0): the hash of weights, plans and cache keys. Not for anything an attacker may forge.
+// XXH3-64 (seed 0): the hash of weights, plans and cache keys. Not for anything an attacker may
+// forge.
 #pragma once
 
 #include <cstddef>

@@ -10,8 +10,8 @@ namespace pl {
 namespace {
 
 const char* name_of(Json::Kind kind) {
-  const char* names[] = {"null", "a boolean", "an integer", "a number",
-                         "a string", "an array", "an object"};
+  const char* names[] = {"null",     "a boolean", "an integer", "a number",
+                         "a string", "an array",  "an object"};
   return names[static_cast<int>(kind)];
 }
 
@@ -25,8 +25,8 @@ size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
   if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xC2 && lead <= 0xDF ? 2
-                        : (lead & 0xF0) == 0xE0      ? 3
+  const size_t length = lead >= 0xC2 && lead <= 0xDF   ? 2
+                        : (lead & 0xF0) == 0xE0        ? 3
                         : lead >= 0xF0 && lead <= 0xF4 ? 4
                                                        : 0;
   if (length == 0 || length > text.size()) return 0;
@@ -164,11 +164,21 @@ std::string Json::dump(int indent) const {
 
 void Json::dump_to(std::string& out, int indent, int level) const {
   switch (kind()) {
-    case Kind::null: out += "null"; return;
-    case Kind::boolean: out += std::get<bool>(value_) ? "true" : "false"; return;
-    case Kind::integer: out += std::to_string(std::get<int64_t>(value_)); return;
-    case Kind::real: dump_real(out, std::get<double>(value_)); return;
-    case Kind::string: dump_string(out, std::get<std::string>(value_)); return;
+    case Kind::null:
+      out += "null";
+      return;
+    case Kind::boolean:
+      out += std::get<bool>(value_) ? "true" : "false";
+      return;
+    case Kind::integer:
+      out += std::to_string(std::get<int64_t>(value_));
+      return;
+    case Kind::real:
+      dump_real(out, std::get<double>(value_));
+      return;
+    case Kind::string:
+      dump_string(out, std::get<std::string>(value_));
+      return;
     case Kind::array: {
       const Array& items = std::get<Array>(value_);
       out += '[';

@@ -1,5 +1,5 @@
-// Json: a small value for reports, run folders and file headers. Objects keep insertion order, so that
-// what is printed is stable. parse_json treats its text as hostile.
+// Json: a small value for reports, run folders and file headers. Objects keep insertion order, so
+// that what is printed is stable. parse_json treats its text as hostile.
 #pragma once
 
 #include <concepts>
@@ -24,8 +24,7 @@ class Json {
   Json(std::nullptr_t) {}
   Json(std::same_as<bool> auto value) : value_(value) {}  // pointers do not become true
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Json(T value) {
+  requires(!std::same_as<T, bool>) Json(T value) {
     // What does not fit into int64 is kept as the nearest double.
     if (std::in_range<int64_t>(value))
       value_ = static_cast<int64_t>(value);
@@ -64,8 +63,8 @@ class Json {
   const Json& at(std::string_view key, std::string_view what) const;  // DataError: no such key
   bool operator==(const Json&) const = default;
 
-  // On one line, or indented by `indent` blanks a level. Non-finite numbers become null, doubles are
-  // the shortest text that reads back to the same bits, bytes that are not UTF-8 become U+FFFD.
+  // On one line, or indented by `indent` blanks a level. Non-finite numbers become null, doubles
+  // are the shortest text that reads back to the same bits, bytes that are not UTF-8 become U+FFFD.
   std::string dump(int indent = -1) const;
 
  private:
@@ -81,9 +80,9 @@ struct JsonLimits {
   int64_t values = 4'000'000;
 };
 
-// Reads one JSON document. Throws DataError naming `what` and the place for anything that is not JSON,
-// a key that occurs twice in an object, text after the end, an integer outside int64, a number
-// outside double, or more than the limits allow.
+// Reads one JSON document. Throws DataError naming `what` and the place for anything that is not
+// JSON, a key that occurs twice in an object, text after the end, an integer outside int64, a
+// number outside double, or more than the limits allow.
 Json parse_json(std::string_view text, std::string_view what, const JsonLimits& limits = {});
 
 }  // namespace pl

@@ -1,5 +1,6 @@
 // parse_json, through nlohmann's SAX reader: its own tree is copied and freed by recursion, which a
-// deeply nested document turns into a stack overflow. Here depth is known before a level is entered.
+// deeply nested document turns into a stack overflow. Here depth is known before a level is
+// entered.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -50,8 +51,8 @@ class Builder {
     names.reserve(members.size());
     for (const Json::Member& member : members) names.push_back(&member.first);
     std::sort(names.begin(), names.end(), [](auto* a, auto* b) { return *a < *b; });
-    const auto twin = std::adjacent_find(names.begin(), names.end(),
-                                         [](auto* a, auto* b) { return *a == *b; });
+    const auto twin =
+        std::adjacent_find(names.begin(), names.end(), [](auto* a, auto* b) { return *a == *b; });
     if (twin != names.end())
       return refuse("expected each key of an object once, received \"" +
                     (*twin)->substr(0, kExcerpt) + "\" twice");

@@ -91,7 +91,9 @@ TEST(Json, RefusesNumbersOutOfRange) {
 }
 
 TEST(Json, LimitsDepthBytesAndValues) {
-  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
   EXPECT_TRUE(parse_json(nested(64), "deep").is_array());
   expect_refused(nested(65), "64 levels");
   expect_refused(std::string(5'000'000, '['), "64 levels");

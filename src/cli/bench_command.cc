@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/run_setup.h"
-#include "cli/terminal.h"
 #include "op/sample.h"
 
 namespace pl {

@@ -1,8 +1,8 @@
 #include <cstdio>
 
 #include "base/json.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
-#include "cli/terminal.h"
 #include "model/builtin.h"
 
 namespace pl {

@@ -69,8 +69,12 @@ constexpr const char* kLaterFlags[] = {"--frontier", "--curve"};
 
 void add_run_options(CLI::App& app, Texts& texts, RunOptions& run,
                      std::map<std::string, bool>& later) {
+  // `--memory "$UNSET"` is a mistake, not the default.
+  auto not_empty = [](const std::string& given) {
+    return std::string(given.empty() ? "expected a value, received an empty one" : "");
+  };
   auto text = [&](const char* name, const char* help) {
-    return app.add_option(name, texts[name], help)->type_name("");
+    return app.add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
   };
   app.add_option("model", run.model, "built-in model (see `plimsoll models`)")->type_name("");
   text("--batch", "samples per step, or `max`: the largest that fits [32]");
@@ -115,7 +119,7 @@ void read_run_options(const Texts& texts, const std::map<std::string, bool>& lat
   }
   if (const auto* text = given("--batch")) {
     run.batch_max = *text == "max";
-    if (!run.batch_max) run.batch = parse_integer(*text, "--batch", 1, int64_t{1} << 31);
+    if (!run.batch_max) run.batch = parse_integer(*text, "--batch", 1, (int64_t{1} << 31) - 1);
   }
   if (const auto* text = given("--input")) run.input = parse_shape(*text);
   if (const auto* text = given("--memory"))

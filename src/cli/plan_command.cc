@@ -1,8 +1,8 @@
 #include <cstdio>
 
+#include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/run_setup.h"
-#include "cli/terminal.h"
 
 namespace pl {
 

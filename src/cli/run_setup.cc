@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "train/samples.h"
 
 namespace pl {
 namespace {
 
 constexpr int64_t kDefaultSyntheticSteps = 100;
-constexpr int64_t kLargestBatch = int64_t{1} << 31;
+constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
 
 // Opens the data and checks that the model can eat them.
 void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
@@ -32,14 +33,8 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
   // same.
   if (fields[0].sample.shape != input && fields[0].sample.elements() == input.elements())
     setup.sample.x.shape = input;
-  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()}) {
-    if (!source) continue;
-    const auto& range = source->fields()[1].range;
-    if (range && (range->low < 0 || range->high >= classes))
-      throw DataError("[data] " + source->name() + ": expected labels from 0 to " +
-                      std::to_string(classes - 1) + ", received " + std::to_string(range->low) +
-                      " to " + std::to_string(range->high));
-  }
+  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
+    if (source) check_labels(*source, classes);
 }
 
 struct Candidate {
@@ -57,57 +52,8 @@ struct Candidate {
   }
 };
 
-struct Fit {
-  int64_t batch = 0;  // 0: not even one sample fits
-  Bytes process = 0;
-  double ms = 0;
-};
-
-// The largest batch whose plan is within the budget. Bytes grow nearly linearly with the batch, so
-// the bracket is narrowed by interpolation and needs few plans.
-Fit largest_batch(const Candidate& candidate, Bytes budget, int64_t most) {
-  Fit best;
-  auto tries = [&](int64_t batch) -> std::optional<Bytes> {
-    try {
-      const SessionPlan plan = candidate.plan(batch);
-      if (plan.process() <= budget && batch > best.batch)
-        best = {batch, plan.process(), plan.prepared.front().plan.ms};
-      return plan.process();
-    } catch (const UserError&) {
-      return std::nullopt;  // a shape too large to exist
-    }
-  };
-  int64_t low = 1, high = most + 1;  // low fits; high does not
-  auto low_bytes = tries(1);
-  if (!low_bytes || *low_bytes > budget) return best;
-  double slope = 0;
-  for (int round = 0; round < 64 && high - low > 1; ++round) {
-    int64_t guess =
-        slope > 0 ? low + static_cast<int64_t>(static_cast<double>(budget - *low_bytes) / slope)
-                  : low * 2;
-    if (round % 4 == 3) guess = low + (high - low) / 2;  // in case the curve is not a line
-    guess = std::clamp(guess, low + 1, high - 1);
-    const auto bytes = tries(guess);
-    if (bytes) slope = static_cast<double>(*bytes - *low_bytes) / static_cast<double>(guess - low);
-    if (bytes && *bytes <= budget) {
-      low = guess;
-      low_bytes = bytes;
-      // Next time look just above: most often that is the end.
-      if (slope > 0 && static_cast<double>(budget - *bytes) < slope) {
-        const auto above = high - low > 1 ? tries(low + 1) : std::nullopt;
-        if (!above || *above > budget) break;
-        low += 1;
-        low_bytes = above;
-      }
-    } else {
-      high = guess;
-    }
-  }
-  return best;
-}
-
-void judge(const RunOptions& options, const Candidate& candidate, bool want_max_batch,
-           RunSetup& setup) {
+void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t most,
+                 bool want_max_batch, RunSetup& setup) {
   PlanReport& report = setup.report;
   const auto max_batch = report.max_batch;
   report = describe(setup.plan);
@@ -118,18 +64,7 @@ void judge(const RunOptions& options, const Candidate& candidate, bool want_max_
   report.batch = setup.loop.batch;
   report.threads = setup.backend->threads();
   report.budget = options.memory;
-  if (!options.memory) return;
-  report.fits = report.process <= *options.memory;
-  const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
-  if (report.fits && (!want_max_batch || report.max_batch)) return;
-  const Fit fit = largest_batch(candidate, *options.memory,
-                                report.fits ? most : std::min(most, setup.loop.batch - 1));
-  report.max_batch = fit.batch;
-  if (report.fits) return;
-  if (fit.batch > 0)
-    report.remedies.push_back({"--batch " + std::to_string(fit.batch), fit.process, fit.ms});
-  report.remedies.push_back(
-      {"--memory " + std::to_string(report.process), report.process, report.step_ms});
+  judge(report, plan, most, want_max_batch);
 }
 
 }  // namespace
@@ -154,15 +89,18 @@ RunSetup set_up_run(const RunOptions& options, bool want_max_batch) {
   Candidate candidate{setup, 0};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) candidate.source_bytes += source->resident_bytes();
+  const PlanForBatch plan_for = [&](int64_t batch) { return candidate.plan(batch); };
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
     const Bytes budget = options.memory.value_or(host_room().least());
-    const Fit fit = largest_batch(candidate, budget, most);
+    const BatchFit fit = largest_batch(plan_for, budget, most);
     setup.loop.batch = std::max<int64_t>(fit.batch, 1);
     setup.report.max_batch = fit.batch;
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
   setup.plan = candidate.plan(setup.loop.batch);
+  // Before the synthetic source exists: its size is the batch, and other batches are asked about.
+  fill_report(options, plan_for, most, want_max_batch, setup);
   if (options.data == "synthetic") {
     setup.loop.steps_per_epoch = options.steps.value_or(kDefaultSyntheticSteps);
     setup.sources.train = synthetic_source({.x = setup.sample.x,
@@ -171,7 +109,6 @@ RunSetup set_up_run(const RunOptions& options, bool want_max_batch) {
                                             .samples = setup.loop.batch,
                                             .seed = options.seed});
   }
-  judge(options, candidate, want_max_batch, setup);
   return setup;
 }
 

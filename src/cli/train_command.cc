@@ -4,9 +4,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/run_setup.h"
-#include "cli/terminal.h"
+#include "train/progress_bar.h"
 #include "train/weights.h"
 
 namespace pl {
@@ -90,8 +91,8 @@ Json end_event(const LoopResult& result, const Session& session) {
       .set("process_bytes_peak", process_peak())
       .set("heap_allocations_per_step", result.heap_allocations_per_step)
       .set("library_allocations_per_step", result.library_allocations_per_step)
-      .set("weights_xxh3", hex16(session.hash(true)))
-      .set("state_xxh3", hex16(session.hash(false)));
+      .set("weights_xxh3", hex16(session.variables().hash(true)))
+      .set("state_xxh3", hex16(session.variables().hash(false)));
 }
 
 void print_summary(std::FILE* out, const LoopResult& result, const Session& session,
@@ -113,19 +114,6 @@ void print_summary(std::FILE* out, const LoopResult& result, const Session& sess
   if (!run.empty()) std::fprintf(out, "run folder      %s\n", run.c_str());
 }
 
-// The bound on what is not in the arena was computed; here the system's own figure is held against
-// it.
-void check_fixed(const Session& session, const RunOptions& options, std::FILE* out) {
-  const Bytes resident = process_resident(), planned = session.plan().process();
-  if (resident <= planned) return;
-  const std::string text = "[reserve] the process holds " + format_bytes(resident) +
-                           " after preparation, more than the planned " + format_bytes(planned) +
-                           " on this system";
-  if (options.memory && resident > *options.memory)
-    throw DoesNotFit(text + "; try --memory " + std::to_string(resident + 2 * kMiB));
-  std::fprintf(out, "plimsoll: warning: %s\n", text.c_str());
-}
-
 }  // namespace
 
 int run_train(const RunOptions& options) {
@@ -141,27 +129,28 @@ int run_train(const RunOptions& options) {
   log.write(plan_event);
   std::FILE* out = human_stream();
   if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
-  require_room(setup.plan, options.memory, explain(setup.report));
+  require_room(setup.report);
   std::unique_ptr<SafetensorsFile> weights;
   if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
   if (weights) check_weights(*weights, setup.plan.layout);
 
   Session session(std::move(setup.plan), setup.network, options.seed);
-  if (weights) load_weights(*weights, session);
-  check_fixed(session, options, stderr);
+  if (weights) load_weights(*weights, session.variables());
+  if (const std::string warning = check_resident(setup.report); !warning.empty())
+    std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
   ProgressBar bar(out, setup.compiled.metrics);
   Both both(bar, log);
   TrainObserver& observer = options.json ? static_cast<TrainObserver&>(log) : both;
   const LoopResult result =
       run_training(session, setup.loop, *setup.sources.train, setup.sources.test.get(), observer);
   log.write(end_event(result, session));
-  if (!options.save_weights.empty()) save_weights(options.save_weights, session);
-  if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session);
+  if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
+  if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
   if (!options.json) print_summary(out, result, session, options.run);
   if (!result.finite)
     throw BackendError("[train] step " + std::to_string(result.steps) +
                        ": the loss is not finite; lower --learning-rate");
-  if (const std::string path = session.first_non_finite(); !path.empty())
+  if (const std::string path = session.variables().first_non_finite(); !path.empty())
     throw BackendError("[train] " + path +
                        ": a value is not finite at the end; lower --learning-rate");
   return 0;

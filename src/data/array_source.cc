@@ -11,6 +11,10 @@ namespace {
 
 constexpr int64_t kChunk = 512;  // elements converted at a time, on the stack
 
+// Arrays up to this size are held: labels of a byte or so would cost a system call each. It is part
+// of resident_bytes().
+constexpr Bytes kHeld = 256 * kKiB;
+
 template <class T>
 bool widen_as(const void* raw, int64_t count, int64_t* out) {
   bool fits = true;
@@ -28,15 +32,25 @@ bool widen_as(const void* raw, int64_t count, int64_t* out) {
 bool widen(Stored stored, const void* raw, int64_t count, int64_t* out) {
   switch (stored) {
     case Stored::boolean:
-    case Stored::uint8: return widen_as<uint8_t>(raw, count, out);
-    case Stored::int8: return widen_as<int8_t>(raw, count, out);
-    case Stored::int16: return widen_as<int16_t>(raw, count, out);
-    case Stored::uint16: return widen_as<uint16_t>(raw, count, out);
-    case Stored::int32: return widen_as<int32_t>(raw, count, out);
-    case Stored::uint32: return widen_as<uint32_t>(raw, count, out);
-    case Stored::int64: return widen_as<int64_t>(raw, count, out);
-    case Stored::uint64: return widen_as<uint64_t>(raw, count, out);
-    default: check(false, "only integers are converted"); return false;
+    case Stored::uint8:
+      return widen_as<uint8_t>(raw, count, out);
+    case Stored::int8:
+      return widen_as<int8_t>(raw, count, out);
+    case Stored::int16:
+      return widen_as<int16_t>(raw, count, out);
+    case Stored::uint16:
+      return widen_as<uint16_t>(raw, count, out);
+    case Stored::int32:
+      return widen_as<int32_t>(raw, count, out);
+    case Stored::uint32:
+      return widen_as<uint32_t>(raw, count, out);
+    case Stored::int64:
+      return widen_as<int64_t>(raw, count, out);
+    case Stored::uint64:
+      return widen_as<uint64_t>(raw, count, out);
+    default:
+      check(false, "only integers are converted");
+      return false;
   }
 }
 
@@ -52,10 +66,14 @@ void narrow_as(const int64_t* values, int64_t count, void* out) {
 void narrow(Dtype dtype, const int64_t* values, int64_t count, void* out) {
   switch (dtype) {
     case Dtype::boolean:
-    case Dtype::uint8: return narrow_as<uint8_t>(values, count, out);
-    case Dtype::int32: return narrow_as<int32_t>(values, count, out);
-    case Dtype::int64: return narrow_as<int64_t>(values, count, out);
-    default: check(false, "only integers are converted");
+    case Dtype::uint8:
+      return narrow_as<uint8_t>(values, count, out);
+    case Dtype::int32:
+      return narrow_as<int32_t>(values, count, out);
+    case Dtype::int64:
+      return narrow_as<int64_t>(values, count, out);
+    default:
+      check(false, "only integers are converted");
   }
 }
 
@@ -64,7 +82,23 @@ struct Column {
   DiskArray array;
   Field field;
   int64_t row_elements = 0;
-  bool direct = false;  // bytes go from the file into place as they are
+  bool direct = false;     // bytes go from the file into place as they are
+  std::vector<char> held;  // all of a small array; else empty
+
+  void hold() {
+    const Bytes bytes = array.shape[0] * row_elements * size_of(array.stored);
+    if (bytes > kHeld) return;
+    std::vector<char> all(static_cast<size_t>(bytes));
+    array.file->pread_exact(all.data(), bytes, array.data_at);
+    held = std::move(all);
+  }
+
+  void fetch(void* destination, Bytes bytes, ByteOffset at) const {
+    if (held.empty())
+      array.file->pread_exact(destination, bytes, array.data_at + at);
+    else
+      std::memcpy(destination, held.data() + at, static_cast<size_t>(bytes));
+  }
 
   DataError outside(const std::string& expected) const {
     return DataError("[data] " + array.what + ": expected " + expected +
@@ -80,7 +114,7 @@ struct Column {
     const int64_t begin = first_row * row_elements, total = rows * row_elements;
     for (int64_t done = 0; done < total; done += kChunk) {
       const int64_t count = std::min(kChunk, total - done);
-      array.file->pread_exact(raw, count * size, array.data_at + (begin + done) * size);
+      fetch(raw, count * size, (begin + done) * size);
       if (!widen(array.stored, raw, count, values)) throw outside("values below 2^63");
       use(values, count, done);
     }
@@ -109,7 +143,7 @@ struct Column {
     const Bytes size = size_of(field.sample.dtype);
     if (direct) {
       const Bytes row = row_elements * size;
-      array.file->pread_exact(destination, rows * row, array.data_at + first * row);
+      fetch(destination, rows * row, first * row);
       return;
     }
     each_chunk(first, rows, [&](const int64_t* values, int64_t count, int64_t at) {
@@ -153,7 +187,8 @@ class ArraySource : public Source {
   Bytes resident_bytes() const override {
     Bytes bytes = 4 * kKiB;  // the objects themselves
     for (const Column& column : columns_)
-      bytes += static_cast<Bytes>(2 * column.array.what.size() + column.array.file->path().size()) +
+      bytes += static_cast<Bytes>(column.held.capacity() + 2 * column.array.what.size() +
+                                  column.array.file->path().size()) +
                4 * column.array.shape.rank() * static_cast<Bytes>(sizeof(Dim));
     return bytes;
   }
@@ -176,6 +211,7 @@ Column make_column(const char* name, DiskArray array) {
     throw DataError("[data] " + array.what + ": expected samples of at least one element, " +
                     "received shape " + array.shape.text());
   column.array = std::move(array);
+  column.hold();
   return column;
 }
 

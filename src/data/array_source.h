@@ -9,9 +9,10 @@
 
 namespace pl {
 
-// Both arrays count samples by their first dimension. Integer y become int32 labels, and (N, 1) labels
-// become one label a sample. Integer arrays wider than a byte, and labels, are read once to know their
-// range. Throws DataError when counts differ, there is no sample, or a label is negative or above int32.
+// Both arrays count samples by their first dimension. Integer y become int32 labels, and (N, 1)
+// labels become one label a sample. Integer arrays wider than a byte, and labels, are read once to
+// know their range. Throws DataError when counts differ, there is no sample, or a label is negative
+// or above int32.
 std::unique_ptr<Source> array_source(std::string name, DiskArray x, DiskArray y);
 
 }  // namespace pl

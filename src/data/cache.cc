@@ -39,8 +39,8 @@ std::string usable_folder(Bytes bytes) {
   return ::access(folder.c_str(), W_OK | X_OK) == 0 && has_room(folder, bytes) ? folder : "";
 }
 
-// The path alone would serve a stale copy after the file has changed, and size and time can both stay
-// the same; the checksum of the contents settles it.
+// The path alone would serve a stale copy after the file has changed, and size and time can both
+// stay the same; the checksum of the contents settles it.
 std::string key_of(const File& source, const Section& section, Bytes bytes,
                    std::optional<uint32_t> crc) {
   std::error_code error;
@@ -48,7 +48,7 @@ std::string key_of(const File& source, const Section& section, Bytes bytes,
   char trailer[kGzipTrailer] = {};
   if (section.compression == Compression::gzip && section.bytes >= kGzipTrailer)
     source.pread_exact(trailer, kGzipTrailer, section.offset + section.bytes - kGzipTrailer);
-  const int64_t facts[] = {source.size(), source.modified_ns(), section.offset, section.bytes,
+  const int64_t facts[] = {source.size(), source.modified_ns(),    section.offset, section.bytes,
                            bytes,         crc ? int64_t{*crc} : -1};
   Xxh3 hash;
   hash.update("inflated 1").update(error ? source.path() : path.string());

@@ -13,12 +13,10 @@ struct Entry {
 
 // Indexed by Stored.
 constexpr Entry kTable[] = {
-    {"bool", 1, Dtype::boolean},     {"uint8", 1, Dtype::uint8},
-    {"int8", 1, Dtype::int32},       {"int16", 2, Dtype::int32},
-    {"uint16", 2, Dtype::int32},     {"int32", 4, Dtype::int32},
-    {"uint32", 4, Dtype::int64},     {"int64", 8, Dtype::int64},
-    {"uint64", 8, Dtype::int64},     {"float16", 2, Dtype::float16},
-    {"float32", 4, Dtype::float32},  {"float64", 8, Dtype::float64},
+    {"bool", 1, Dtype::boolean},    {"uint8", 1, Dtype::uint8},     {"int8", 1, Dtype::int32},
+    {"int16", 2, Dtype::int32},     {"uint16", 2, Dtype::int32},    {"int32", 4, Dtype::int32},
+    {"uint32", 4, Dtype::int64},    {"int64", 8, Dtype::int64},     {"uint64", 8, Dtype::int64},
+    {"float16", 2, Dtype::float16}, {"float32", 4, Dtype::float32}, {"float64", 8, Dtype::float64},
 };
 
 constexpr int kMostDimensions = 32;

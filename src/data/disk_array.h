@@ -12,7 +12,18 @@ namespace pl {
 
 // Element types as files have them, little-endian.
 enum class Stored : uint8_t {
-  boolean, uint8, int8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64
+  boolean,
+  uint8,
+  int8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float16,
+  float32,
+  float64
 };
 
 Bytes size_of(Stored stored);
@@ -29,8 +40,8 @@ struct DiskArray {
   std::string what;  // "data.npz: array x", for messages
 };
 
-// Bytes of an array; throws DataError naming `what` when a dimension is negative, the rank is above 32
-// or the product is not below 2^62.
+// Bytes of an array; throws DataError naming `what` when a dimension is negative, the rank is above
+// 32 or the product is not below 2^62.
 Bytes checked_bytes(const Shape& shape, Bytes element_bytes, const std::string& what);
 
 }  // namespace pl

@@ -26,32 +26,59 @@ size_t pick(Random& random, size_t bound) { return bound == 0 ? 0 : random() % b
 
 // One small change: a bit, a byte, a number that programs stumble over, a piece lost or doubled.
 std::string mutate(std::string bytes, Random& random) {
-  static const uint64_t kNumbers[] = {0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF,
+  static const uint64_t kNumbers[] = {0,          1,          0x7F,      0x80,
+                                      0xFF,       0x7FFF,     0xFFFF,    0x7FFFFFFF,
                                       0x80000000, 0xFFFFFFFF, INT64_MAX, UINT64_MAX};
-  static const char* kWords[] = {"9223372036854775807", "-1", "18446744073709551616", "\"", "{",
-                                 "[", "}", "]", ",", "null", "1e308", "0", "(", ")", "'", "True"};
+  static const char* kWords[] = {"9223372036854775807",
+                                 "-1",
+                                 "18446744073709551616",
+                                 "\"",
+                                 "{",
+                                 "[",
+                                 "}",
+                                 "]",
+                                 ",",
+                                 "null",
+                                 "1e308",
+                                 "0",
+                                 "(",
+                                 ")",
+                                 "'",
+                                 "True"};
   if (bytes.empty()) return "x";
   const size_t at = pick(random, bytes.size());
   const size_t length = 1 + pick(random, std::min<size_t>(16, bytes.size() - at));
   switch (random() % 7) {
-    case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8)); break;
-    case 1: bytes[at] = static_cast<char>(random()); break;
+    case 0:
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+      break;
+    case 1:
+      bytes[at] = static_cast<char>(random());
+      break;
     case 2: {
       const std::string number = little(kNumbers[random() % std::size(kNumbers)], 8);
       const size_t width = size_t{1} << random() % 4;
       bytes.replace(at, std::min(width, bytes.size() - at), number.substr(0, width));
       break;
     }
-    case 3: bytes.erase(at, length); break;
-    case 4: bytes.insert(at, bytes.substr(at, length)); break;
-    case 5: bytes.insert(at, kWords[random() % std::size(kWords)]); break;
-    default: bytes.replace(at, length, kWords[random() % std::size(kWords)]); break;
+    case 3:
+      bytes.erase(at, length);
+      break;
+    case 4:
+      bytes.insert(at, bytes.substr(at, length));
+      break;
+    case 5:
+      bytes.insert(at, kWords[random() % std::size(kWords)]);
+      break;
+    default:
+      bytes.replace(at, length, kWords[random() % std::size(kWords)]);
+      break;
   }
   return bytes;
 }
 
-// `read` sees `count` mutants; the number that it accepted is returned, so that a test can tell whether
-// the mutants reached beyond the first check.
+// `read` sees `count` mutants; the number that it accepted is returned, so that a test can tell
+// whether the mutants reached beyond the first check.
 int fuzz(const std::string& good, int count, uint64_t seed,
          const std::function<void(const std::string&)>& read) {
   Random random(seed);

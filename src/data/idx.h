@@ -7,8 +7,8 @@
 
 namespace pl {
 
-// Opens an IDX file of unsigned bytes, plain or gzip (inflated to the cache). The data must be as long
-// as the dimensions say; throws DataError otherwise.
+// Opens an IDX file of unsigned bytes, plain or gzip (inflated to the cache). The data must be as
+// long as the dimensions say; throws DataError otherwise.
 DiskArray open_idx(const std::string& path);
 
 }  // namespace pl

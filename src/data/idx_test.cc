@@ -27,7 +27,8 @@ void expect_refused(const std::string& bytes, const std::string& part) {
 TEST(Idx, ReadsPlainAndGzip) {
   const TempCache folder;
   const std::string bytes = idx({2, 3}, "abcdef");
-  for (const std::string& file : {bytes, gzip(bytes), gzip(bytes.substr(0, 5)) + gzip(bytes.substr(5))}) {
+  for (const std::string& file :
+       {bytes, gzip(bytes), gzip(bytes.substr(0, 5)) + gzip(bytes.substr(5))}) {
     const DiskArray array = open_idx(write_bytes(folder / "f", file));
     EXPECT_EQ(array.shape, (Shape{2, 3}));
     std::string read(6, '\0');

@@ -63,8 +63,7 @@ Inflated inflate_section(const File& file, const Section& section, Bytes most,
     if (made > most - result.bytes)
       throw bad("more than the " + std::to_string(most) + " bytes that its header says");
     if (made > 0) {
-      result.crc = static_cast<uint32_t>(
-          ::crc32(result.crc, out.data(), static_cast<uInt>(made)));
+      result.crc = static_cast<uint32_t>(::crc32(result.crc, out.data(), static_cast<uInt>(made)));
       result.bytes += made;
       if (!piece(out.data(), made)) return result;
     }

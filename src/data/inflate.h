@@ -29,8 +29,9 @@ struct Inflated {
   uint32_t crc = 0;  // CRC-32 of them
 };
 
-// Throws DataError naming `what` when the data are damaged or truncated, yield more than `most` bytes,
-// or end before the section does. Gzip may have several members; their checksums are verified.
+// Throws DataError naming `what` when the data are damaged or truncated, yield more than `most`
+// bytes, or end before the section does. Gzip may have several members; their checksums are
+// verified.
 Inflated inflate_section(const File& file, const Section& section, Bytes most,
                          const std::string& what, const PieceCallback& piece);
 

@@ -20,8 +20,8 @@ struct NpyHeader {
   Shape shape;
 };
 
-// Reads the header's Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
-// Only this form is known; nothing is evaluated.
+// Reads the header's Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4),
+// }. Only this form is known; nothing is evaluated.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& what) : text_(text), what_(what) {}
@@ -70,8 +70,9 @@ class HeaderParser {
 
   void expect(char c) {
     if (!accept(c))
-      throw bad(text_.empty() ? "its end too early" : "'" + std::string(text_.substr(0, 20)) +
-                "' where '" + c + "' belongs");
+      throw bad(text_.empty()
+                    ? "its end too early"
+                    : "'" + std::string(text_.substr(0, 20)) + "' where '" + c + "' belongs");
   }
 
   std::string string() {
@@ -139,8 +140,7 @@ std::optional<Stored> stored_from_descr(std::string_view descr) {
     if (descr.substr(1) != name.code) continue;
     // Single bytes have no order, so any mark will do for them; '>' is big-endian.
     const bool known = descr[0] == '<' || descr[0] == '=' || descr[0] == '|';
-    if (size_of(name.stored) == 1 ? known || descr[0] == '>' : descr[0] == '<')
-      return name.stored;
+    if (size_of(name.stored) == 1 ? known || descr[0] == '>' : descr[0] == '<') return name.stored;
   }
   return std::nullopt;
 }
@@ -149,7 +149,8 @@ Stored stored_of(const NpyHeader& header, const std::string& what) {
   if (const auto stored = stored_from_descr(header.descr)) return *stored;
   const bool object = header.descr.find('O') != std::string::npos;
   const bool big = header.descr.starts_with('>');
-  throw DataError("[npy] " + what + ": expected little-endian numbers or booleans, received dtype '" +
+  throw DataError("[npy] " + what +
+                  ": expected little-endian numbers or booleans, received dtype '" +
                   header.descr.substr(0, 40) + "'; " +
                   (object ? "pickled objects are never read: stack the samples into one array"
                    : big  ? "convert with array.astype(array.dtype.newbyteorder('<'))"

@@ -89,10 +89,17 @@ TEST(Npy, ReadsAllVersionsAndTypes) {
     const char* descr;
     Stored stored;
   };
-  for (const Case& c : {Case{"<f2", Stored::float16}, {"<f4", Stored::float32},
-                        {"<f8", Stored::float64}, {"|b1", Stored::boolean}, {"|u1", Stored::uint8},
-                        {"|i1", Stored::int8}, {"<i2", Stored::int16}, {"<u2", Stored::uint16},
-                        {"<i4", Stored::int32}, {"<u4", Stored::uint32}, {"<i8", Stored::int64},
+  for (const Case& c : {Case{"<f2", Stored::float16},
+                        {"<f4", Stored::float32},
+                        {"<f8", Stored::float64},
+                        {"|b1", Stored::boolean},
+                        {"|u1", Stored::uint8},
+                        {"|i1", Stored::int8},
+                        {"<i2", Stored::int16},
+                        {"<u2", Stored::uint16},
+                        {"<i4", Stored::int32},
+                        {"<u4", Stored::uint32},
+                        {"<i8", Stored::int64},
                         {"<u8", Stored::uint64}}) {
     const std::string data(static_cast<size_t>(3 * size_of(c.stored)), 'x');
     for (int version : {1, 2, 3}) {
@@ -111,8 +118,9 @@ TEST(Npy, RefusesTypesWithARemedy) {
   expect_npy_refused(npy_of("|O", "(3,)", std::string(24, 'x')), "pickled objects are never read");
   expect_npy_refused(npy_of("<c8", "(3,)", std::string(24, 'x')), "astype");
   expect_npy_refused(npy_of("<U2", "(3,)", std::string(24, 'x')), "astype");
-  expect_npy_refused(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,)}", kFloats),
-                     "structured");
+  expect_npy_refused(
+      npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,)}", kFloats),
+      "structured");
   expect_npy_refused(npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}", kFloats),
                      "ascontiguousarray");
 }
@@ -178,7 +186,9 @@ TEST(Zip, RefusesBombs) {
   // Many members that share one body.
   std::vector<ZipEntry> shared;
   for (int i = 0; i < 10; ++i)
-    shared.push_back({.name = "a" + std::to_string(i) + ".npy", .bytes = zeros, .deflated = true,
+    shared.push_back({.name = std::string("a").append(std::to_string(i)).append(".npy"),
+                      .bytes = zeros,
+                      .deflated = true,
                       .header_at = 0});
   expect_refused(zip(shared), "");
   shared.resize(1);
@@ -201,6 +211,43 @@ TEST(Zip, RefusesWhatItDoesNotKnow) {
   expect_refused("MZ prefix" + zip({{"a.npy", array}}), "directory");
   expect_refused(zip({{"a.npy", array}}) + "x", "no comment");
   expect_refused("not a zip archive, just some text", "zip archive");
+}
+
+// One stored member whose sizes, offset and directory are all in zip64 records, as above 4 GiB.
+std::string zip64(const std::string& bytes, uint64_t size, uint64_t header_at,
+                  uint64_t directory_at_claimed = UINT64_MAX) {
+  const auto crc =
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
+  const std::string common =
+      little(45, 2) + little(0, 8) + little(crc, 4) + little(UINT64_MAX, 8) + little(5, 2);
+  const std::string local = "PK\x03\x04" + common + little(0, 2) + "a.npy" + bytes;
+  const std::string extra =
+      little(1, 2) + little(24, 2) + little(size, 8) + little(size, 8) + little(header_at, 8);
+  const std::string directory = "PK\x01\x02" + little(45, 2) + common + little(extra.size(), 2) +
+                                little(0, 2) + little(0, 8) + little(0xFFFFFFFF, 4) + "a.npy" +
+                                extra;
+  const uint64_t at = local.size();
+  const std::string record =
+      "PK\x06\x06" + little(44, 8) + little(0x002D002D, 4) + little(0, 8) + little(1, 8) +
+      little(1, 8) + little(directory.size(), 8) +
+      little(directory_at_claimed == UINT64_MAX ? at : directory_at_claimed, 8);
+  return local + directory + record + "PK\x06\x07" + little(0, 4) +
+         little(at + directory.size(), 8) + little(1, 4) + "PK\x05\x06" + little(0, 4) +
+         little(UINT64_MAX, 8) + little(0xFFFFFFFF, 4) + little(0, 2);
+}
+
+TEST(Zip, ReadsZip64) {
+  const TempCache folder;
+  const std::string array = npy_of("<f4", "(2, 3)", kFloats);
+  write_bytes(folder / "f.npz", zip64(array, array.size(), 0));
+  EXPECT_EQ(contents(NpzFile(folder / "f.npz").open("a")), kFloats);
+  expect_refused(zip64(array, uint64_t{1} << 40, 0), "in front of the directory");
+  expect_refused(zip64(array, UINT64_MAX, 0), "within the file");
+  expect_refused(zip64(array, (uint64_t{1} << 62) - 1, (uint64_t{1} << 62) - 1), "in front of");
+  expect_refused(zip64(array, array.size(), INT64_MAX), "within the file");
+  expect_refused(zip64(array, array.size(), 0, (uint64_t{1} << 62) - 1), "zip64 record");
+  const std::string bytes = zip64(array, array.size(), 0);
+  for (size_t size = 0; size < bytes.size(); ++size) expect_refused(bytes.substr(0, size), "");
 }
 
 TEST(Zip, RefusesDamagedDeflateStreams) {

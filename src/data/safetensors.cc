@@ -22,8 +22,8 @@ struct DtypeName {
   Dtype dtype;
 };
 constexpr DtypeName kDtypes[] = {
-    {"F32", Dtype::float32}, {"F64", Dtype::float64}, {"BF16", Dtype::bfloat16},
-    {"F16", Dtype::float16}, {"I32", Dtype::int32},   {"I64", Dtype::int64},
+    {"F32", Dtype::float32}, {"F64", Dtype::float64},  {"BF16", Dtype::bfloat16},
+    {"F16", Dtype::float16}, {"I32", Dtype::int32},    {"I64", Dtype::int64},
     {"U8", Dtype::uint8},    {"BOOL", Dtype::boolean},
 };
 
@@ -62,7 +62,8 @@ Json read_header(const File& file, ByteOffset& data_at) {
 
 Metadata read_metadata(const Json& json, const std::string& what) {
   Metadata metadata;
-  for (const auto& [key, value] : json.as_object(what)) metadata.emplace_back(key, value.as_string(what));
+  for (const auto& [key, value] : json.as_object(what))
+    metadata.emplace_back(key, value.as_string(what));
   return metadata;
 }
 
@@ -74,18 +75,19 @@ SafetensorsFile::Entry read_entry(const std::string& name, const Json& json, Byt
                      std::string(kRemedy));
   };
   if (json.as_object(what).size() != 3)
-    throw bad("dtype, shape and data_offsets", std::to_string(json.as_object(what).size()) +
-              " keys");
+    throw bad("dtype, shape and data_offsets",
+              std::to_string(json.as_object(what).size()) + " keys");
   SafetensorsFile::Entry entry;
   entry.name = name;
   const std::string& dtype_name = json.at("dtype", what).as_string(what);
   const auto dtype = dtype_named(dtype_name);
   if (!dtype)
-    throw DataError("[safetensors] " + what + ": expected dtype F32, F64, BF16, F16, I32, I64, U8 " +
-                    "or BOOL, received '" + dtype_name.substr(0, 40) +
-                    "'; convert the tensor before saving it");
+    throw DataError("[safetensors] " + what +
+                    ": expected dtype F32, F64, BF16, F16, I32, I64, U8 " + "or BOOL, received '" +
+                    dtype_name.substr(0, 40) + "'; convert the tensor before saving it");
   std::vector<Dim> dims;
-  for (const Json& dim : json.at("shape", what).as_array(what)) dims.push_back(dim.as_integer(what));
+  for (const Json& dim : json.at("shape", what).as_array(what))
+    dims.push_back(dim.as_integer(what));
   entry.meta = {*dtype, Shape(std::move(dims))};
   const Json::Array& offsets = json.at("data_offsets", what).as_array(what);
   if (offsets.size() != 2) throw bad("two data_offsets", std::to_string(offsets.size()));
@@ -187,8 +189,9 @@ void write_safetensors(const std::string& path, std::span<const NamedBytes> tens
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin != names.end())
-    throw UserError("[safetensors] " + path + ": expected each name once and none '__metadata__', " +
-                    "received '" + std::string(*twin) + "'; rename the layer");
+    throw UserError("[safetensors] " + path +
+                    ": expected each name once and none '__metadata__', " + "received '" +
+                    std::string(*twin) + "'; rename the layer");
   std::string text = Json(std::move(header)).dump();
   text.resize(static_cast<size_t>(align_up(static_cast<Bytes>(text.size()), 8)), ' ');
   if (static_cast<Bytes>(text.size()) > kLongestHeader)

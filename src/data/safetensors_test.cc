@@ -20,8 +20,8 @@ std::string file_of(const std::string& header, size_t data) {
 
 std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
-  return "\"" + name + "\":{\"dtype\":" + dtype + ",\"shape\":" + shape + ",\"data_offsets\":" +
-         offsets + "}";
+  return "\"" + name + "\":{\"dtype\":" + dtype + ",\"shape\":" + shape +
+         ",\"data_offsets\":" + offsets + "}";
 }
 
 void expect_refused(const std::string& bytes, const std::string& part) {
@@ -87,7 +87,8 @@ TEST(Safetensors, WriterRefusesNamesThatCollide) {
 TEST(Safetensors, RefusesEveryTruncationAndExtension) {
   const TempFolder folder;
   const std::vector<float> data{1, 2, 3};
-  write_safetensors(folder / "f", std::vector<NamedBytes>{{"a", {Dtype::float32, {3}}, data.data()}},
+  write_safetensors(folder / "f",
+                    std::vector<NamedBytes>{{"a", {Dtype::float32, {3}}, data.data()}},
                     {{"k", "v"}});
   const std::string bytes = read_bytes(folder / "f");
   for (size_t size = 0; size < bytes.size(); ++size) expect_refused(bytes.substr(0, size), "");
@@ -163,10 +164,12 @@ TEST(Safetensors, RefusesOverlapsHolesAndDuplicates) {
   expect_refused(file_of(two("[1,5]", "[5,9]"), 9), "bytes between");
   expect_refused(file_of(two("[0,4]", "[4,8]"), 9), "after the last");
   expect_refused(file_of("{" + entry("a", "\"U8\"", "[1]", "[0,1]") + "," +
-                             entry("a", "\"U8\"", "[1]", "[1,2]") + "}", 2),
+                             entry("a", "\"U8\"", "[1]", "[1,2]") + "}",
+                         2),
                  "\"a\" twice");
   expect_refused(file_of("{" + entry("a", "\"U8\"", "[0]", "[1,1]") + "," +
-                             entry("b", "\"U8\"", "[2]", "[0,2]") + "}", 2),
+                             entry("b", "\"U8\"", "[2]", "[0,2]") + "}",
+                         2),
                  "overlap");
   expect_refused(file_of("{}", 1), "1 bytes after");
   const TempFolder folder;  // the order in the header does not matter

@@ -1,6 +1,7 @@
 // Source: samples on disk or made from a seed, read by index into memory that the caller planned.
-// A source holds no samples: compressed files are inflated once to a cache on disk (data/cache.h) and
-// read from there, so its resident bytes do not grow with the data.
+// Samples stay on disk: compressed files are inflated once to a cache there (data/cache.h), and
+// only arrays of at most 256 KiB, such as labels, are held. So resident bytes do not grow with the
+// data.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual std::string name() const = 0;
-  virtual int64_t size() const = 0;                        // samples, at least 1
-  virtual const std::vector<Field>& fields() const = 0;    // x, then y
+  virtual int64_t size() const = 0;                      // samples, at least 1
+  virtual const std::vector<Field>& fields() const = 0;  // x, then y
   // Puts sample indices[i] of field f at destinations[f] + i * fields()[f].sample.bytes(). A null
   // destination leaves that field out. Runs of consecutive indices are one read. Allocates nothing.
   virtual void read(std::span<const int64_t> indices, std::span<void* const> destinations) = 0;
@@ -69,8 +70,9 @@ struct Sources {
   std::unique_ptr<Source> test;  // null: there is none
 };
 
-// `fashion-mnist`, FILE.npz, or a folder with train-images-idx3-ubyte[.gz] and its fellows. Everything
-// else is DataError that says what is accepted. (`synthetic` needs the model's shapes: see above.)
+// `fashion-mnist`, FILE.npz, or a folder with train-images-idx3-ubyte[.gz] and its fellows.
+// Everything else is DataError that says what is accepted. (`synthetic` needs the model's shapes:
+// see above.)
 Sources open_source(const std::string& spec);
 
 }  // namespace pl

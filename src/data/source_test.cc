@@ -29,7 +29,8 @@ std::vector<std::string> read_all(Source& source, const std::vector<int64_t>& in
   return bytes;
 }
 
-std::unique_ptr<Source> npz_of(const TempCache& folder, const std::string& x, const std::string& y) {
+std::unique_ptr<Source> npz_of(const TempCache& folder, const std::string& x,
+                               const std::string& y) {
   return npz_source(write_bytes(folder / "f.npz", zip({{"x.npy", x}, {"y.npy", y}})));
 }
 
@@ -72,7 +73,8 @@ TEST(NpzSource, ConvertsIntegersAndKeepsFloats) {
     EXPECT_EQ(read_all(*source, {0, 1})[0], expected);
   };
   check_x(npy_of("|i1", "(2,)", raw<int8_t>({-1, 5})), Dtype::int32, raw<int32_t>({-1, 5}));
-  check_x(npy_of("<i2", "(2,)", raw<int16_t>({-300, 300})), Dtype::int32, raw<int32_t>({-300, 300}));
+  check_x(npy_of("<i2", "(2,)", raw<int16_t>({-300, 300})), Dtype::int32,
+          raw<int32_t>({-300, 300}));
   check_x(npy_of("<u2", "(2,)", raw<uint16_t>({65535, 1})), Dtype::int32, raw<int32_t>({65535, 1}));
   check_x(npy_of("<i4", "(2,)", raw<int32_t>({-7, 7})), Dtype::int32, raw<int32_t>({-7, 7}));
   check_x(npy_of("<u4", "(2,)", raw<uint32_t>({UINT32_MAX, 1})), Dtype::int64,
@@ -104,23 +106,43 @@ TEST(NpzSource, RefusesWhatCannotBeTrainedOn) {
   refused(npy_of("|u1", "(4, 0)", ""), kY, "at least one element");
   refused(npy_of("|u1", "(9223372036854775807, 0)", ""), kY, "");
   expect_data_error(
-      [&] { npz_source(write_bytes(folder / "f.npz", zip({{"a.npy", kX}, {"y.npy", kY}}))); },
+      [&] {
+        npz_source(write_bytes(folder / "f.npz", zip({{"a.npy", kX}, {"y.npy", kY}})));
+      },
       "received a, y");
   const auto source = npz_of(folder, npy_of("|b1", "(4,)", std::string("\0\1\2\0", 4)), kY);
   expect_data_error([&] { read_all(*source, {0, 1, 2, 3}); }, "values from 0 to 1");
 }
 
-// Kernels index with labels, so a file that changes under us must not reach them.
+// Kernels index with labels, so a file that changes under us must not reach them. Small arrays are
+// held in memory; these are larger.
 TEST(NpzSource, NoticesLabelsThatChangeAfterOpening) {
   const TempCache folder;
-  const auto source = npz_of(folder, kX, kY);
+  const size_t count = 50'000;
+  const std::string labels = raw(std::vector<int64_t>(count, 3));
+  const auto source = npz_of(folder, npy_of("|u1", "(50000,)", std::string(count, 'x')),
+                             npy_of("<i8", "(50000,)", labels));
+  EXPECT_EQ(read_all(*source, {49'999, 0})[1], raw<int32_t>({3, 3}));
   std::string bytes = testing::read_bytes(folder / "f.npz");
-  const size_t at = bytes.find(raw<int64_t>({3, 0, 2, 3}));
+  const size_t at = bytes.find(labels);
   bytes.replace(at, 8, raw<int64_t>({1'000'000}));
   write_bytes(folder / "f.npz", bytes);
-  expect_data_error([&] { read_all(*source, {0}); }, "values from 0 to 3");
+  expect_data_error([&] { read_all(*source, {0}); }, "values from 3 to 3");
   write_bytes(folder / "f.npz", bytes.substr(0, at));
   expect_data_error([&] { read_all(*source, {3}); }, "shorter");
+}
+
+TEST(NpzSource, SmallArraysAreHeldAndLargeOnesAreNot) {
+  const TempCache folder;
+  const auto of = [&](const std::string& n, size_t count) {
+    return npz_of(folder, npy_of("|u1", "(" + n + ", 8)", std::string(8 * count, 'x')),
+                  npy_of("|u1", "(" + n + ",)", std::string(count, '\1')));
+  };
+  EXPECT_LT(of("1000", 1000)->resident_bytes(), 16 * kKiB);
+  const auto large = of("100000", 100'000);  // x is on disk, y is held
+  EXPECT_GT(large->resident_bytes(), 100'000);
+  EXPECT_LT(large->resident_bytes(), 110'000);
+  EXPECT_EQ(read_all(*large, {5})[0], "xxxxxxxx");
 }
 
 TEST(OpenSource, FindsIdxFilesInAFolder) {
@@ -140,14 +162,16 @@ TEST(OpenSource, FindsIdxFilesInAFolder) {
   write_bytes(folder / "t10k-labels-idx1-ubyte", labels);
   EXPECT_EQ(open_source(folder.path()).test->size(), 2);
   // Labels where images belong.
-  expect_data_error([&] { idx_source(folder / "train-labels-idx1-ubyte",
-                                     folder / "train-labels-idx1-ubyte"); }, "(N, H, W)");
+  expect_data_error(
+      [&] { idx_source(folder / "train-labels-idx1-ubyte", folder / "train-labels-idx1-ubyte"); },
+      "(N, H, W)");
 }
 
 TEST(OpenSource, SaysWhatIsAccepted) {
   const TempCache folder;
-  for (const std::string& spec : {std::string("mnist"), std::string(""), folder / "missing",
-                                  write_bytes(folder / "data.csv", "1,2"), std::string("/dev/null")})
+  for (const std::string& spec :
+       {std::string("mnist"), std::string(""), folder / "missing",
+        write_bytes(folder / "data.csv", "1,2"), std::string("/dev/null")})
     expect_data_error([&] { open_source(spec); }, "fashion-mnist, FILE.npz");
   expect_data_error([&] { open_source(folder / "none.npz"); }, "No such file");
   expect_data_error([&] { open_source(folder.path()); }, "train-images-idx3-ubyte");

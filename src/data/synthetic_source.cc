@@ -8,36 +8,30 @@
 namespace pl {
 namespace {
 
-constexpr int64_t kBlock = int64_t{1} << 20;  // elements under one key
+constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
 
-uint64_t mix64(uint64_t value) {  // SplitMix64's finaliser
-  value += 0x9E3779B97F4A7C15;
+// SplitMix64's finaliser: a counter in, 64 random bits out.
+uint64_t mix(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
   value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
   return value ^ (value >> 31);
 }
 
-// Chris Wellons's lowbias32: 32 bits so that compilers vectorise the loops below.
-uint32_t mix32(uint32_t value) {
-  value = (value ^ (value >> 16)) * 0x7FEB352D;
-  value = (value ^ (value >> 15)) * 0x846CA68B;
-  return value ^ (value >> 16);
-}
-
-// Calls `put(element, 32 random bits)` for all elements of one sample of one field.
+// Calls `put(element, 32 random bits)` for all elements of one sample of one field, two a number.
 template <class Put>
 void generate(uint64_t key, int64_t elements, Put put) {
-  for (int64_t block = 0; block < elements; block += kBlock) {
-    const uint64_t keys = mix64(key ^ static_cast<uint64_t>(block));
-    const auto before = static_cast<uint32_t>(keys), after = static_cast<uint32_t>(keys >> 32);
-    const int64_t count = std::min(kBlock, elements - block);
-    for (int64_t i = 0; i < count; ++i)
-      put(block + i, mix32(mix32(static_cast<uint32_t>(i) ^ before) + after));
+  for (int64_t i = 0; i + 1 < elements; i += 2) {
+    const uint64_t bits = mix(key += kStep);
+    put(i, static_cast<uint32_t>(bits));
+    put(i + 1, static_cast<uint32_t>(bits >> 32));
   }
+  if (elements % 2 == 1) put(elements - 1, static_cast<uint32_t>(mix(key + kStep)));
 }
 
 // 24 bits, so that float32 and float64 see the same numbers.
-float uniform(uint32_t bits) { return static_cast<float>(static_cast<int32_t>(bits) >> 8) * 0x1p-23f; }
+float uniform(uint32_t bits) {
+  return static_cast<float>(static_cast<int32_t>(bits) >> 8) * 0x1p-23f;
+}
 
 int32_t below(uint32_t bits, int64_t bound) {
   return static_cast<int32_t>(static_cast<uint64_t>(bits) * static_cast<uint64_t>(bound) >> 32);
@@ -75,7 +69,7 @@ class SyntheticSource : public Source {
 
  private:
   uint64_t key(int64_t sample, uint64_t field) const {
-    return mix64(mix64(mix64(spec_.seed) ^ static_cast<uint64_t>(sample)) + field);
+    return mix(mix(mix(spec_.seed + kStep) + static_cast<uint64_t>(sample) * kStep) + field);
   }
 
   void make_x(int64_t sample, void* destination, int64_t at) const {
@@ -91,14 +85,14 @@ class SyntheticSource : public Source {
       }
       case Dtype::uint8: {
         uint8_t* x = static_cast<uint8_t*>(destination) + at;
-        return generate(k, x_elements_, [=](int64_t e, uint32_t bits) {
-          x[e] = static_cast<uint8_t>(bits >> 24);
-        });
+        return generate(k, x_elements_,
+                        [=](int64_t e, uint32_t bits) { x[e] = static_cast<uint8_t>(bits >> 24); });
       }
       default: {
         int32_t* x = static_cast<int32_t*>(destination) + at;
         const int64_t bound = spec_.vocabulary;
-        return generate(k, x_elements_, [=](int64_t e, uint32_t bits) { x[e] = below(bits, bound); });
+        return generate(k, x_elements_,
+                        [=](int64_t e, uint32_t bits) { x[e] = below(bits, bound); });
       }
     }
   }

@@ -18,7 +18,7 @@ constexpr uint32_t kLocalSignature = 0x04034b50;
 constexpr Bytes kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
 constexpr Bytes kMemberBytes = 46, kLocalBytes = 30;
 constexpr Bytes kLargestDirectory = 16 * kMiB;
-constexpr uint32_t kIn64 = 0xFFFFFFFF;   // the real value is in a zip64 record
+constexpr uint32_t kIn64 = 0xFFFFFFFF;  // the real value is in a zip64 record
 constexpr uint16_t kExtra64 = 0x0001;
 constexpr uint16_t kRefusedFlags = 0x2061;  // encrypted, patched, strongly encrypted, masked
 
@@ -39,7 +39,8 @@ std::string read_block(const File& file, ByteOffset at, Bytes bytes) {
   return block;
 }
 
-// Offsets and sizes above 2^62 are nonsense, and refusing them here keeps sums below from overflowing.
+// Offsets and sizes above 2^62 are nonsense, and refusing them here keeps sums below from
+// overflowing.
 int64_t small(uint64_t value, const File& file) {
   if (value >= uint64_t{1} << 62)
     throw bad(file, "offsets and sizes within the file", std::to_string(value));
@@ -56,8 +57,8 @@ Directory find_directory64(const File& file, ByteOffset end_at) {
   locator.u32();
   const int64_t record_at = small(locator.u64(), file);
   if (record_at != locator_at - kEnd64Bytes)
-    throw bad(file, "the zip64 record in front of its locator", "offset " +
-              std::to_string(record_at));
+    throw bad(file, "the zip64 record in front of its locator",
+              "offset " + std::to_string(record_at));
   const std::string record_block = read_block(file, record_at, kEnd64Bytes);
   ByteReader record(record_block, file.path());
   if (record.u32() != kEnd64Signature) throw bad(file, "a zip64 record", "other bytes");
@@ -67,8 +68,8 @@ Directory find_directory64(const File& file, ByteOffset end_at) {
   directory.bytes = small(record.u64(), file);
   directory.at = small(record.u64(), file);
   if (directory.at + directory.bytes != record_at)
-    throw bad(file, "the directory in front of the zip64 record", "offset " +
-              std::to_string(directory.at));
+    throw bad(file, "the directory in front of the zip64 record",
+              "offset " + std::to_string(directory.at));
   return directory;
 }
 
@@ -90,13 +91,14 @@ Directory find_directory(const File& file) {
   } else if (disk != 0 || directory_disk != 0 || here != count) {
     throw bad(file, "an archive in one piece", "a split one");
   } else if (directory.at + directory.bytes != end_at) {
-    throw bad(file, "the directory in front of the end record", "offset " + std::to_string(at) +
-              " and " + std::to_string(bytes) + " bytes in a file of " +
-              std::to_string(file.size()));
+    throw bad(file, "the directory in front of the end record",
+              "offset " + std::to_string(at) + " and " + std::to_string(bytes) +
+                  " bytes in a file of " + std::to_string(file.size()));
   }
   if (directory.bytes > kLargestDirectory || directory.count > directory.bytes / kMemberBytes)
-    throw bad(file, "a directory that holds its members", std::to_string(directory.count) +
-              " members in " + std::to_string(directory.bytes) + " bytes");
+    throw bad(file, "a directory that holds its members",
+              std::to_string(directory.count) + " members in " + std::to_string(directory.bytes) +
+                  " bytes");
   return directory;
 }
 
@@ -131,25 +133,27 @@ ZipMember read_member(ByteReader& reader, const File& file) {
   member.name = reader.take(name);
   apply_extra64(reader.take(extra), member, file);
   reader.take(comment);
-  if (flags & kRefusedFlags) throw bad(file, "members without encryption", "flags " +
-                                       std::to_string(flags) + " at '" + member.name + "'");
+  if (flags & kRefusedFlags)
+    throw bad(file, "members without encryption",
+              "flags " + std::to_string(flags) + " at '" + member.name + "'");
   if (method != 0 && method != 8)
-    throw bad(file, "members that are stored or deflated", "method " + std::to_string(method) +
-              " at '" + member.name + "'");
+    throw bad(file, "members that are stored or deflated",
+              "method " + std::to_string(method) + " at '" + member.name + "'");
   member.deflated = method == 8;
   if (!member.deflated && member.compressed != member.uncompressed)
     throw bad(file, "equal sizes of a stored member", "two at '" + member.name + "'");
   if (member.deflated && member.uncompressed / kDeflateRatio > member.compressed)
-    throw bad(file, "at most 1032 times the compressed size", std::to_string(member.uncompressed) +
-              " bytes out of " + std::to_string(member.compressed) + " at '" + member.name + "'");
+    throw bad(file, "at most 1032 times the compressed size",
+              std::to_string(member.uncompressed) + " bytes out of " +
+                  std::to_string(member.compressed) + " at '" + member.name + "'");
   return member;
 }
 
 // The local header says where the data begin; its sizes are not believed (numpy leaves them open).
 void locate_data(ZipMember& member, ByteOffset directory_at, const File& file) {
   const auto outside = [&] {
-    return bad(file, "members in front of the directory", "'" + member.name + "' at offset " +
-               std::to_string(member.header_at));
+    return bad(file, "members in front of the directory",
+               "'" + member.name + "' at offset " + std::to_string(member.header_at));
   };
   if (member.header_at > directory_at - kLocalBytes) throw outside();
   const std::string block = read_block(file, member.header_at, kLocalBytes);
@@ -165,8 +169,8 @@ void locate_data(ZipMember& member, ByteOffset directory_at, const File& file) {
     throw outside();
   if ((method == 8) != member.deflated ||
       read_block(file, member.header_at + kLocalBytes, name) != member.name)
-    throw bad(file, "a local header that agrees with the directory", "another at '" +
-              member.name + "'");
+    throw bad(file, "a local header that agrees with the directory",
+              "another at '" + member.name + "'");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Zip archives, as much as .npz files need: stored and deflated members, zip64. The central directory
-// and every local header are checked when the archive is opened; nothing is inflated here.
+// Zip archives, as much as .npz files need: stored and deflated members, zip64. The central
+// directory and every local header are checked when the archive is opened; nothing is inflated
+// here.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ struct ZipMember {
   uint32_t crc = 0;
 };
 
-// The members in directory order. Throws DataError for encrypted, split, commented or self-extracting
-// archives, other methods, members that overlap or lie outside, and names that occur twice.
+// The members in directory order. Throws DataError for encrypted, split, commented or
+// self-extracting archives, other methods, members that overlap or lie outside, and names that
+// occur twice.
 std::vector<ZipMember> read_zip_directory(const File& file);
 
 }  // namespace pl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/code_pages.h"
 #include "base/error.h"
 
 namespace pl {
@@ -12,6 +13,9 @@ namespace {
 constexpr double kFlopsPerCore = 80e9;
 constexpr double kBytesPerSecond = 20e9;
 constexpr double kSecondsPerCall = 2e-6;
+
+// Preparing a kernel reads code that training never does; beyond this much it is given back.
+constexpr Bytes kCodePagesKept = 14 * kMiB;
 
 double predicted_ms(const Cost& cost, int threads) {
   return 1e3 * (std::max(cost.flops / (kFlopsPerCore * threads), cost.bytes / kBytesPerSecond) +
@@ -32,6 +36,7 @@ Prepared prepare_graph(Graph graph, Backend& backend, const VariableLayout& layo
       Metas in, out;
       for (ValueId id : node.in) in.push_back(graph.values[static_cast<size_t>(id)].meta);
       for (ValueId id : node.out) out.push_back(graph.values[static_cast<size_t>(id)].meta);
+      trim_code_pages(kCodePagesKept);
       kernel = prepare(op, {backend, in, out, node.attrs});
       facts = {kernel->workspace_bytes, kernel->key,
                predicted_ms(op.cost(in, out, node.attrs), backend.threads())};

@@ -58,6 +58,7 @@ class Checker {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) check_node(static_cast<NodeId>(i));
     for (ValueId id : graph_.keep)
       require(in_range(id) && written_[index(id)], "kept value is never written", -1);
+    for (bool written : written_) require(written, "a value is never written", -1);
     check_versions();
   }
 
@@ -106,17 +107,21 @@ class Checker {
     require(index(node.loop) < graph_.loops.size(), "loop index out of range", id);
     const Loop& loop = graph_.loops[index(node.loop)];
     require(loop.trips > 0, "a loop needs at least one trip", id);
-    std::vector<ValueId> outer_in, outer_out, body_in;
+    std::vector<ValueId> outer_in, outer_out, body_in, body_out;
     for (const auto* list : {&loop.shared, &loop.sliced})
       for (const Loop::In& link : *list) {
         outer_in.push_back(link.outer);
         body_in.push_back(link.body);
       }
     for (const auto* list : {&loop.stacked, &loop.accumulated})
-      for (const Loop::Out& link : *list) outer_out.push_back(link.outer);
+      for (const Loop::Out& link : *list) {
+        body_out.push_back(link.body);
+        outer_out.push_back(link.outer);
+      }
     for (const Loop::Carried& link : loop.carried) {
       outer_in.push_back(link.initial);
       body_in.push_back(link.body_in);
+      body_out.push_back(link.body_out);
       outer_out.push_back(link.final);
     }
     auto same = [](std::vector<ValueId> a, std::vector<ValueId> b) {
@@ -127,6 +132,10 @@ class Checker {
     require(same(outer_in, node.in), "loop links do not match its inputs", id);
     require(same(outer_out, node.out), "loop links do not match its outputs", id);
     require(same(body_in, loop.body.inputs), "loop links do not match the body's inputs", id);
+    const auto& kept = loop.body.keep;
+    for (ValueId value : body_out)
+      require(std::find(kept.begin(), kept.end(), value) != kept.end(),
+              "a loop link reads a value that the body does not keep", id);
     check_graph(loop.body);
   }
 

@@ -90,9 +90,9 @@ struct Loop {
 // One line per variable, input, node and kept value; stable, for golden tests and diffs.
 std::string print(const Graph& graph);
 
-// Throws InternalError at the first broken rule: ids in range, one producer per value, reads after
-// writes in base order, versions in order, every reader of a version before the next one is
-// written, loop links complete.
+// Throws InternalError at the first broken rule: ids in range, every value written once, reads
+// after writes in base order, versions in order, every reader of a version before the next one is
+// written, loop links complete and their body outputs kept.
 void check_graph(const Graph& graph);
 
 }  // namespace pl

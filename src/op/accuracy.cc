@@ -55,8 +55,7 @@ std::vector<Sample> sparse_samples() {
 }
 
 std::vector<Sample> samples() {
-  auto sample = [](const char* name, Dim batch, Dim classes, Fill targets,
-                   bool benchmark = false) {
+  auto sample = [](const char* name, Dim batch, Dim classes, Fill targets, bool benchmark = false) {
     const Meta meta{Dtype::float32, {batch, classes}};
     return Sample{name, {{meta}, {meta, targets}}, {}, 0, benchmark};
   };

@@ -27,8 +27,10 @@ AdamResult adam(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor&
 AdamUpdateOptions adam_options(const Attrs& attrs);
 
 namespace cpu {
-// alpha above, for the step in a StepParams.
-double adam_rate(const void* step_params, double beta_1, double beta_2);
+// alpha above, for the step in a StepParams, computed in T (float or double) as Keras does: in
+// float32 1 - beta_2^t is off by up to 1e-5, and losses that must agree with Keras's need the same.
+template <class T>
+T adam_rate(const void* step_params, double beta_1, double beta_2);
 
 std::unique_ptr<Kernel> adam_simd(const PrepareCall&);
 std::unique_ptr<Kernel> adam_reference(const PrepareCall&);

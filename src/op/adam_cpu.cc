@@ -9,11 +9,18 @@
 
 namespace pl::cpu {
 
-double adam_rate(const void* step_params, double beta_1, double beta_2) {
+template <class T>
+T adam_rate(const void* step_params, double beta_1, double beta_2) {
   const auto& params = *static_cast<const StepParams*>(step_params);
   const double t = static_cast<double>(params.step);
-  return params.learning_rate * std::sqrt(1 - std::pow(beta_2, t)) / (1 - std::pow(beta_1, t));
+  // By way of double, so that the power is rounded once, whatever the C library.
+  auto power = [&](double beta) {
+    return static_cast<T>(std::pow(static_cast<double>(static_cast<T>(beta)), t));
+  };
+  return static_cast<T>(params.learning_rate) * std::sqrt(1 - power(beta_2)) / (1 - power(beta_1));
 }
+template float adam_rate<float>(const void*, double, double);
+template double adam_rate<double>(const void*, double, double);
 
 std::unique_ptr<Kernel> adam_reference(const PrepareCall& call) {
   const int64_t count = call.in[0].elements();
@@ -25,7 +32,7 @@ std::unique_ptr<Kernel> adam_reference(const PrepareCall& call) {
       const T *v = static_cast<const T*>(in[2]), *g = static_cast<const T*>(in[3]);
       T *next_w = static_cast<T*>(out[0]), *next_m = static_cast<T*>(out[1]);
       T* next_v = static_cast<T*>(out[2]);
-      const T alpha = static_cast<T>(adam_rate(in[4], options.beta_1, options.beta_2));
+      const T alpha = adam_rate<T>(in[4], options.beta_1, options.beta_2);
       const T one_minus_1 = static_cast<T>(1 - options.beta_1);
       const T one_minus_2 = static_cast<T>(1 - options.beta_2);
       const T epsilon = static_cast<T>(options.epsilon);

@@ -63,7 +63,7 @@ std::unique_ptr<Kernel> adam_simd(const PrepareCall& call) {
   const int threads = call.backend.threads();
   const AdamUpdateOptions options = adam_options(call.attrs);
   return make_kernel([=](void* const* in, void* const* out, void*) {
-    const auto alpha = static_cast<float>(adam_rate(in[4], options.beta_1, options.beta_2));
+    const auto alpha = adam_rate<float>(in[4], options.beta_1, options.beta_2);
     const auto rest_1 = static_cast<float>(1 - options.beta_1);
     const auto rest_2 = static_cast<float>(1 - options.beta_2);
     const auto epsilon = static_cast<float>(options.epsilon);

@@ -22,9 +22,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   return checked("broadcast_to", {{in[0].dtype, shape}});
 }
 
-Tensors gradient(const GradientCall& call) {
-  return {sum_to(call.dout[0], call.in[0].shape())};
-}
+Tensors gradient(const GradientCall& call) { return {sum_to(call.dout[0], call.in[0].shape())}; }
 
 Rows rows(const Attrs& attrs, RowMask in) {
   if (!in) return attrs.integer("rows", 0) ? Rows::maps : Rows::none;
@@ -38,10 +36,10 @@ std::vector<Sample> samples() {
   auto sample = [](const char* name, Shape from, std::vector<int64_t> to) {
     return Sample{name, {{{Dtype::float32, from}}}, {{"shape", std::move(to)}}, 1e-7};
   };
-  return {sample("scalar", {}, {3, 5}),          sample("bias", {3}, {4, 3}),
-          sample("column", {4, 1}, {-1, 3}),     sample("middle", {2, 1, 3}, {2, 4, 3}),
-          sample("row", {1, 3}, {5, 3}),         sample("both", {3, 1}, {2, 3, 4}),
-          sample("same", {2, 3}, {-1, 3}),       sample("empty", {1, 3}, {0, 3})};
+  return {sample("scalar", {}, {3, 5}),      sample("bias", {3}, {4, 3}),
+          sample("column", {4, 1}, {-1, 3}), sample("middle", {2, 1, 3}, {2, 4, 3}),
+          sample("row", {1, 3}, {5, 3}),     sample("both", {3, 1}, {2, 3, 4}),
+          sample("same", {2, 3}, {-1, 3}),   sample("empty", {1, 3}, {0, 3})};
 }
 
 constexpr Variant kVariants[] = {

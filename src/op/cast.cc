@@ -14,7 +14,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("cast", 1, 1, in, attrs);
   const Dtype to = dtype_attr("cast", attrs);
   if (!castable(in[0].dtype) || !castable(to))
-    reject("cast", "dtypes among float32, float64, int32, int64, uint8 and boolean", in, attrs);
+    reject("cast", "dtypes among float32, float64, int32, int64, uint8 and bool", in, attrs);
   return checked("cast", {{to, in[0].shape}});
 }
 
@@ -37,10 +37,10 @@ std::vector<Sample> samples() {
       sample("pixels", Dtype::uint8, "float32"),
       sample("integers", Dtype::int32, "float32"),
       sample("long_integers", Dtype::int64, "float32"),
-      sample("booleans", Dtype::boolean, "float32"),
+      sample("bools", Dtype::boolean, "float32"),
       sample("to_int32", Dtype::float32, "int32"),
       sample("to_uint8", Dtype::float32, "uint8"),
-      sample("to_boolean", Dtype::int32, "boolean"),
+      sample("to_bool", Dtype::int32, "bool"),
       sample("widen", Dtype::int32, "int64", {7}),
       sample("narrow", Dtype::int64, "int32", {}),
       sample("same_float", Dtype::float32, "float32"),

@@ -33,9 +33,12 @@ To convert(From x) {
 template <class F>
 std::unique_ptr<Kernel> dispatch(Dtype dtype, F body) {
   switch (dtype) {
-    case Dtype::uint8: return body.template operator()<uint8_t>();
-    case Dtype::boolean: return body.template operator()<Boolean>();
-    default: return dispatch_number(dtype, body);
+    case Dtype::uint8:
+      return body.template operator()<uint8_t>();
+    case Dtype::boolean:
+      return body.template operator()<Boolean>();
+    default:
+      return dispatch_number(dtype, body);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "op/conv2d.h"
 #include "op/dropout.h"
 #include "op/fill.h"
+#include "op/leaky_relu.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/one_hot.h"
@@ -25,6 +26,8 @@ namespace pl {
 std::span<const Op* const> catalogue() {
   static constexpr const Op* kOps[] = {
       &kMatmul,
+      &kLeakyRelu,
+      &kLeakyReluGradient,
       &kRelu,
       &kReluGradient,
       &kConv2d,

@@ -1,5 +1,6 @@
 #include "op/conv2d.h"
 
+#include "op/broadcast_to.h"
 #include "op/infer.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -105,18 +106,15 @@ Tensors input_gradient_gradient(const GradientCall& call) {
   return out;
 }
 
-// dw is linear in x and in dy, db in dy alone. A gradient of db without one of dw is not needed by
-// any caller and would ask for a broadcast: it is refused.
+// dw is linear in x and in dy, db in dy alone. Either may be without a gradient.
 Tensors weight_gradient_gradient(const GradientCall& call) {
   const Tensor &x = call.in[0], &dy = call.in[1], &ddw = call.dout[0];
-  if (!ddw.defined())
-    reject("conv2d_weight_gradient", "a gradient of dw where db has one", {x.meta(), dy.meta()},
-           call.attrs);
-  const Conv2dOptions options = options_of(call.attrs);
   const Tensor ddb = call.dout.size() > 1 ? call.dout[1] : Tensor();
+  const Conv2dOptions options = options_of(call.attrs);
   Tensors out(2);
-  if (call.wants(0)) out[0] = conv2d_input_gradient(ddw, dy, x.shape(), options);
-  if (call.wants(1)) out[1] = conv2d(x, ddw, options, ddb);
+  if (call.wants(0) && ddw.defined()) out[0] = conv2d_input_gradient(ddw, dy, x.shape(), options);
+  if (call.wants(1))
+    out[1] = ddw.defined() ? conv2d(x, ddw, options, ddb) : broadcast_to(ddb, dy.shape(), true);
   return out;
 }
 

@@ -53,7 +53,7 @@ std::unique_ptr<Kernel> forward(const Conv2dForm& f, int threads) {
         });
       if (!f.relu) return;
       for (Dim i = begin * pixels * f.filters; i < end * pixels * f.filters; ++i)
-        y[i] = y[i] < T(0) ? T(0) : y[i];
+        y[i] = y[i] <= T(0) ? T(0) : y[i];
     });
   });
 }

@@ -22,49 +22,53 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // One line of dy against `taps` kernel positions, for one vector of filters:
 // sums[t * filters + lane] += sum over i of patch[offsets[t] + i * step] * dy[i * filters + lane].
+// bias, unless null, takes the sum of dy alone.
 template <int taps>
 void line_of_taps(const float* patch, const Dim* offsets, Dim step, const float* dy, Dim count,
-                  Dim filters, float* sums) {
+                  Dim filters, float* sums, float* bias) {
   const hn::ScalableTag<float> d;
-  hn::Vec<decltype(d)> sum[taps];
-  for (int t = 0; t < taps; ++t) sum[t] = hn::Zero(d);
+  hn::Vec<decltype(d)> sum[taps + 1];
+  for (int t = 0; t <= taps; ++t) sum[t] = hn::Zero(d);
   for (Dim i = 0; i < count; ++i) {
     const auto gradient = hn::LoadU(d, dy + i * filters);
     for (int t = 0; t < taps; ++t)
       sum[t] = hn::Add(sum[t], hn::Mul(hn::Set(d, patch[offsets[t] + i * step]), gradient));
+    sum[taps] = hn::Add(sum[taps], gradient);
   }
   for (int t = 0; t < taps; ++t) {
     float* to = sums + t * filters;
     hn::StoreU(hn::Add(hn::LoadU(d, to), sum[t]), d, to);
   }
+  if (bias) hn::StoreU(hn::Add(hn::LoadU(d, bias), sum[taps]), d, bias);
 }
 
-// The same for a single filter, one position at a time.
-void line_of_filter(const float* patch, Dim step, const float* dy, Dim count, Dim filters,
-                    float* sum) {
-  float line = 0;
-  for (Dim i = 0; i < count; ++i) line += patch[i * step] * dy[i * filters];
-  *sum += line;
-}
-
-// sums (taps, filters) += one line of dy (count, filters) against the patch it saw.
+// sums (taps + 1, filters) += one line of dy (count, filters) against the patch it saw; the last
+// row is the bias's.
 void gradient_line(const float* patch, const Dim* offsets, Dim taps, Dim step, const float* dy,
                    Dim count, Dim filters, float* sums) {
   const Dim lanes = static_cast<Dim>(hn::Lanes(hn::ScalableTag<float>()));
+  float* bias = sums + taps * filters;
   Dim o = 0;
   for (; o + lanes <= filters; o += lanes) {
+    auto lines = [&](auto line, Dim t) {
+      line(patch, offsets + t, step, dy + o, count, filters, sums + t * filters + o,
+           t == 0 ? bias + o : nullptr);
+    };
     Dim t = 0;
     // Nine sums fill the registers well, and are what a 3x3 kernel has.
-    for (; t + 9 <= taps; t += 9)
-      line_of_taps<9>(patch, offsets + t, step, dy + o, count, filters, sums + t * filters + o);
-    for (; t + 3 <= taps; t += 3)
-      line_of_taps<3>(patch, offsets + t, step, dy + o, count, filters, sums + t * filters + o);
-    for (; t < taps; ++t)
-      line_of_taps<1>(patch, offsets + t, step, dy + o, count, filters, sums + t * filters + o);
+    for (; t + 9 <= taps; t += 9) lines(line_of_taps<9>, t);
+    for (; t + 3 <= taps; t += 3) lines(line_of_taps<3>, t);
+    for (; t < taps; ++t) lines(line_of_taps<1>, t);
   }
   for (; o < filters; ++o)
-    for (Dim t = 0; t < taps; ++t)
-      line_of_filter(patch + offsets[t], step, dy + o, count, filters, sums + t * filters + o);
+    for (Dim t = 0; t <= taps; ++t) {
+      float line = 0;
+      for (Dim i = 0; i < count; ++i) {
+        const float gradient = dy[i * filters + o];
+        line += t < taps ? patch[offsets[t] + i * step] * gradient : gradient;
+      }
+      sums[t * filters + o] += line;
+    }
 }
 
 }  // namespace pl::cpu::HWY_NAMESPACE
@@ -151,12 +155,6 @@ class FewChannelsWeightGradient final : public Kernel {
         const float* line = dy + (b * h.out + oh) * w.out * f_.filters;
         HWY_DYNAMIC_DISPATCH(gradient_line)
         (patch, offsets_.data(), l_.taps, w.stride * f_.channels, line, w.out, f_.filters, part);
-        if (f_.bias) {
-          const float one = 1;
-          const Dim nowhere = 0;
-          HWY_DYNAMIC_DISPATCH(gradient_line)
-          (&one, &nowhere, 1, 0, line, w.out, f_.filters, part + l_.taps * f_.filters);
-        }
       }
   }
 

@@ -7,8 +7,8 @@
 namespace pl {
 namespace {
 
-// Inputs: x, step_params. Attributes: rate, stream; rows, 0 when x carries no rows: then the element
-// index does not count from the micro-batch's first sample.
+// Inputs: x, step_params. Attributes: rate, stream; rows, 0 when x carries no rows: then the
+// element index does not count from the micro-batch's first sample.
 Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 2, 2, in, attrs);
   if (!is_real(in[0].dtype)) reject(op, "a float32 or float64 tensor", in, attrs);
@@ -44,13 +44,17 @@ std::vector<Sample> samples() {
                   1e-6,
                   benchmark};
   };
-  return {sample("half", {5, 13}, 0.5),     sample("fifth", {2, 3, 7}, 0.2),
-          sample("none", {3, 3}, 0),        sample("most", {200}, 0.95),
-          sample("scalar", {}, 0.5),        sample("empty", {0, 3}, 0.5),
+  return {sample("half", {5, 13}, 0.5),
+          sample("fifth", {2, 3, 7}, 0.2),
+          sample("none", {3, 3}, 0),
+          sample("most", {200}, 0.95),
+          sample("scalar", {}, 0.5),
+          sample("empty", {0, 3}, 0.5),
           sample("large", {256, 4096}, 0.5, true)};
 }
 
 constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::dropout_simd},
     {"reference", DeviceKind::cpu, cpu::dropout_reference},
 };
 constexpr InOut kInPlace[] = {{0, 0}};

@@ -1,9 +1,10 @@
-// dropout: zeroes a share `rate` of the elements and scales the rest by 1 / (1 - rate). Which ones is a
-// pure function of seed, step, stream and the element's index in the *full* batch: splitting the batch
-// or running again gives the same mask, and the gradient recomputes it.
+// dropout: zeroes a share `rate` of the elements and scales the rest by 1 / (1 - rate). Which ones
+// is a pure function of seed, step, stream and the element's index in the *full* batch: splitting
+// the batch or running again gives the same mask, and the gradient recomputes it.
 #pragma once
 
 #include "op/op.h"
+#include "op/philox.h"
 
 namespace pl {
 
@@ -15,6 +16,25 @@ Tensor dropout(const Tensor& x, const Tensor& step_params, double rate, int64_t 
 Tensor dropout_gradient(const Tensor& dy, const Tensor& step_params, double rate, int64_t stream);
 
 namespace cpu {
+
+struct DropoutForm {
+  Dim total, per_row;  // elements; per_row 0: there are no samples to count from
+  double rate;
+  uint64_t stream;
+  double factor() const { return 1 / (1 - rate); }
+};
+// What one step draws from: element i is kept when word base + i of the stream reaches the
+// threshold.
+struct DropoutMask {
+  PhiloxKey key;
+  uint64_t step;
+  Dim base;
+  uint32_t threshold;
+};
+DropoutForm dropout_form(const PrepareCall&);
+DropoutMask dropout_mask(const DropoutForm& form, const void* step_params);
+
+std::unique_ptr<Kernel> dropout_simd(const PrepareCall&);
 std::unique_ptr<Kernel> dropout_reference(const PrepareCall&);
 }  // namespace cpu
 

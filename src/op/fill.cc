@@ -10,7 +10,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("fill", 0, 0, in, attrs);
   const Dtype dtype = dtype_attr("fill", attrs);
   if (!is_number(dtype) && dtype != Dtype::uint8 && dtype != Dtype::boolean)
-    reject("fill", "a dtype among float32, float64, int32, int64, uint8 and boolean", in, attrs);
+    reject("fill", "a dtype among float32, float64, int32, int64, uint8 and bool", in, attrs);
   return checked("fill", {{dtype, Shape(attrs.list("shape"))}});
 }
 
@@ -22,16 +22,15 @@ Cost cost(const Metas& in, const Metas& out, const Attrs&) { return pointwise_co
 
 std::vector<Sample> samples() {
   auto sample = [](const char* name, std::vector<int64_t> shape, double value, const char* dtype) {
-    return Sample{
-        name,
-        {},
-        {{"shape", std::move(shape)}, {"value", value}, {"dtype", std::string(dtype)}},
-        1e-7};
+    return Sample{name,
+                  {},
+                  {{"shape", std::move(shape)}, {"value", value}, {"dtype", std::string(dtype)}},
+                  1e-7};
   };
-  return {sample("ones", {3, 5}, 1, "float32"),      sample("third", {7}, 1.0 / 3, "float32"),
-          sample("scalar", {}, -2.5, "float32"),     sample("integers", {4}, -3, "int32"),
-          sample("long_integers", {2}, 5, "int64"),  sample("bytes", {3}, 200, "uint8"),
-          sample("booleans", {2, 2}, 1, "boolean"),  sample("empty", {0, 3}, 1, "float32")};
+  return {sample("ones", {3, 5}, 1, "float32"),     sample("third", {7}, 1.0 / 3, "float32"),
+          sample("scalar", {}, -2.5, "float32"),    sample("integers", {4}, -3, "int32"),
+          sample("long_integers", {2}, 5, "int64"), sample("bytes", {3}, 200, "uint8"),
+          sample("bools", {2, 2}, 1, "bool"),       sample("empty", {0, 3}, 1, "float32")};
 }
 
 constexpr Variant kVariants[] = {
@@ -51,8 +50,7 @@ const Op kFill{
 };
 
 Tensor fill(const Shape& shape, double value, Dtype dtype, bool rows) {
-  Attrs attrs{
-      {"shape", shape.dims()}, {"value", value}, {"dtype", std::string(name_of(dtype))}};
+  Attrs attrs{{"shape", shape.dims()}, {"value", value}, {"dtype", std::string(name_of(dtype))}};
   if (rows) attrs.set("rows", int64_t{1});
   return apply(kFill, {}, std::move(attrs))[0];
 }

@@ -15,8 +15,8 @@ std::unique_ptr<Kernel> filled(const PrepareCall& call, T value) {
   return make_kernel([=](void* const*, void* const* out, void*) {
     T* y = static_cast<T*>(out[0]);
     parallel_ranges(
-        threads, total, total,
-        [&](Dim begin, Dim end) { std::fill(y + begin, y + end, value); }, 64);
+        threads, total, total, [&](Dim begin, Dim end) { std::fill(y + begin, y + end, value); },
+        64);
   });
 }
 
@@ -25,13 +25,20 @@ std::unique_ptr<Kernel> filled(const PrepareCall& call, T value) {
 std::unique_ptr<Kernel> fill_reference(const PrepareCall& call) {
   const double value = call.attrs.real("value");
   switch (call.out[0].dtype) {
-    case Dtype::float32: return filled(call, static_cast<float>(value));
-    case Dtype::float64: return filled(call, value);
-    case Dtype::int32: return filled(call, static_cast<int32_t>(value));
-    case Dtype::int64: return filled(call, static_cast<int64_t>(value));
-    case Dtype::uint8: return filled(call, static_cast<uint8_t>(value));
-    case Dtype::boolean: return filled(call, static_cast<uint8_t>(value != 0));
-    default: return nullptr;
+    case Dtype::float32:
+      return filled(call, static_cast<float>(value));
+    case Dtype::float64:
+      return filled(call, value);
+    case Dtype::int32:
+      return filled(call, static_cast<int32_t>(value));
+    case Dtype::int64:
+      return filled(call, static_cast<int64_t>(value));
+    case Dtype::uint8:
+      return filled(call, static_cast<uint8_t>(value));
+    case Dtype::boolean:
+      return filled(call, static_cast<uint8_t>(value != 0));
+    default:
+      return nullptr;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "op/conv2d.h"
 #include "op/dropout.h"
 #include "op/fill.h"
+#include "op/leaky_relu.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/one_hot.h"

@@ -14,7 +14,9 @@ template <class F>
 class FunctionKernel final : public Kernel {
  public:
   explicit FunctionKernel(F function) : function_(std::move(function)) {}
-  void run(void* const* in, void* const* out, void* workspace) override { function_(in, out, workspace); }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    function_(in, out, workspace);
+  }
 
  private:
   F function_;
@@ -32,9 +34,12 @@ std::unique_ptr<Kernel> make_kernel(F function, Bytes workspace_bytes = 0) {
 template <class F>
 std::unique_ptr<Kernel> dispatch_float(Dtype dtype, F body) {
   switch (dtype) {
-    case Dtype::float32: return body.template operator()<float>();
-    case Dtype::float64: return body.template operator()<double>();
-    default: return nullptr;
+    case Dtype::float32:
+      return body.template operator()<float>();
+    case Dtype::float64:
+      return body.template operator()<double>();
+    default:
+      return nullptr;
   }
 }
 
@@ -42,9 +47,12 @@ std::unique_ptr<Kernel> dispatch_float(Dtype dtype, F body) {
 template <class F>
 std::unique_ptr<Kernel> dispatch_number(Dtype dtype, F body) {
   switch (dtype) {
-    case Dtype::int32: return body.template operator()<int32_t>();
-    case Dtype::int64: return body.template operator()<int64_t>();
-    default: return dispatch_float(dtype, body);
+    case Dtype::int32:
+      return body.template operator()<int32_t>();
+    case Dtype::int64:
+      return body.template operator()<int64_t>();
+    default:
+      return dispatch_float(dtype, body);
   }
 }
 
@@ -52,10 +60,14 @@ std::unique_ptr<Kernel> dispatch_number(Dtype dtype, F body) {
 template <class F>
 std::unique_ptr<Kernel> dispatch_size(Dtype dtype, F body) {
   switch (size_of(dtype)) {
-    case 1: return body.template operator()<uint8_t>();
-    case 2: return body.template operator()<uint16_t>();
-    case 4: return body.template operator()<uint32_t>();
-    default: return body.template operator()<uint64_t>();
+    case 1:
+      return body.template operator()<uint8_t>();
+    case 2:
+      return body.template operator()<uint16_t>();
+    case 4:
+      return body.template operator()<uint32_t>();
+    default:
+      return body.template operator()<uint64_t>();
   }
 }
 

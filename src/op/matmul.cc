@@ -1,6 +1,7 @@
 #include "op/matmul.h"
 
 #include "base/error.h"
+#include "op/infer.h"
 #include "op/reduce.h"
 #include "op/relu.h"
 
@@ -9,10 +10,11 @@ namespace {
 
 // Inputs: a, b, [bias]. Attributes: transpose_a, transpose_b (0 or 1), activation ("none", "relu").
 Metas infer(const Metas& in, const Attrs& attrs) {
+  expect_operands("matmul", 2, 3, in, attrs);
   const Meta &a = in[0], &b = in[1];
   auto bad = [&](const std::string& expected) {
-    return UserError("[matmul] expected " + expected + ", received " + a.text() + " and " + b.text() +
-                     " " + attrs.print());
+    return UserError("[matmul] expected " + expected + ", received " + a.text() + " and " +
+                     b.text() + " " + attrs.print());
   };
   if (a.shape.rank() != 2 || b.shape.rank() != 2) throw bad("two matrices");
   if (a.dtype != b.dtype || !is_floating(a.dtype)) throw bad("one floating dtype");
@@ -21,7 +23,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   const Dim kb = b.shape[tb ? 1 : 0], n = b.shape[tb ? 0 : 1];
   if (k != kb) throw bad("equal inner dimensions");
   if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{n}})
-    throw UserError("[matmul] expected a bias of " + Meta{a.dtype, Shape{n}}.text() + ", received " + in[2].text());
+    throw UserError("[matmul] expected a bias of " + Meta{a.dtype, Shape{n}}.text() +
+                    ", received " + in[2].text());
   return {{a.dtype, Shape{m, n}}};
 }
 
@@ -46,15 +49,18 @@ Tensors gradient(const GradientCall& call) {
 Rows rows(const Attrs& attrs, RowMask in) {
   if (!in) return Rows::none;
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
-  if (in == 1 && !ta) return Rows::maps;          // activations x weights
-  if (in == 3 && ta && !tb) return Rows::sums;    // activations^T x gradients
+  if (in == 1 && !ta) return Rows::maps;        // activations x weights
+  if (in == 3 && ta && !tb) return Rows::sums;  // activations^T x gradients
   return Rows::mixes;
 }
 
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
   Cost result = pointwise_cost(in, out, 0);
   const double outputs = static_cast<double>(out[0].elements());
-  const double inner = outputs > 0 ? static_cast<double>(in[0].elements()) / static_cast<double>(out[0].shape[0] > 0 ? out[0].shape[0] : 1) : 0;
+  const double inner = outputs > 0
+                           ? static_cast<double>(in[0].elements()) /
+                                 static_cast<double>(out[0].shape[0] > 0 ? out[0].shape[0] : 1)
+                           : 0;
   result.flops = 2 * outputs * inner;
   return result;
 }
@@ -68,10 +74,16 @@ std::vector<Sample> samples() {
       {"bias_relu", {{meta(7, 3)}, {meta(3, 5)}, {bias}}, {{"activation", std::string("relu")}}},
       {"transpose_a", {{meta(3, 7)}, {meta(3, 5)}}, {{"transpose_a", int64_t{1}}}},
       {"transpose_b", {{meta(7, 3)}, {meta(5, 3)}}, {{"transpose_b", int64_t{1}}}},
-      {"transpose_both", {{meta(3, 7)}, {meta(5, 3)}}, {{"transpose_a", int64_t{1}}, {"transpose_b", int64_t{1}}}},
+      {"transpose_both",
+       {{meta(3, 7)}, {meta(5, 3)}},
+       {{"transpose_a", int64_t{1}}, {"transpose_b", int64_t{1}}}},
       {"one_row", {{meta(1, 33)}, {meta(33, 5)}, {bias}}, {}},
       {"mlp_b128", {{meta(128, 784)}, {meta(784, 512)}}, {}, 1e-5, true},
-      {"mlp_b128_dw", {{meta(128, 784)}, {meta(128, 512)}}, {{"transpose_a", int64_t{1}}}, 1e-5, true},
+      {"mlp_b128_dw",
+       {{meta(128, 784)}, {meta(128, 512)}},
+       {{"transpose_a", int64_t{1}}},
+       1e-5,
+       true},
   };
 }
 

@@ -13,7 +13,8 @@ struct MatmulOptions {
 };
 
 // a (M, K), b (K, N), each possibly transposed; bias (N,) may be undefined. Result (M, N).
-Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {}, const Tensor& bias = {});
+Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
+              const Tensor& bias = {});
 
 namespace cpu {
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall&);

@@ -17,8 +17,13 @@ struct Form {
 
 Form form_of(const PrepareCall& call) {
   const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
-  return {call.out[0].shape[0], call.out[0].shape[1], call.in[0].shape[ta ? 0 : 1], ta, tb,
-          call.in.size() > 2, call.attrs.text("activation", "none") == "relu"};
+  return {call.out[0].shape[0],
+          call.out[0].shape[1],
+          call.in[0].shape[ta ? 0 : 1],
+          ta,
+          tb,
+          call.in.size() > 2,
+          call.attrs.text("activation", "none") == "relu"};
 }
 
 class MatmulOnednn final : public Kernel {
@@ -29,7 +34,8 @@ class MatmulOnednn final : public Kernel {
     if (bias) bias_ = call_.bind(DNNL_ARG_BIAS, call_.query(dnnl_query_weights_md, 1));
     c_ = call_.bind(DNNL_ARG_DST, call_.query(dnnl_query_dst_md));
     workspace_bytes = call_.scratchpad_bytes();
-    if (workspace_bytes > 0) scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
+    if (workspace_bytes > 0)
+      scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
     key = call_.implementation();
     footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
   }
@@ -68,7 +74,7 @@ std::unique_ptr<Kernel> reference(const Form& f, int threads) {
           for (Dim j = 0; j < f.n; ++j) row[j] += left * right[j * b_col];
         }
         if (f.relu)
-          for (Dim j = 0; j < f.n; ++j) row[j] = row[j] > T(0) ? row[j] : T(0);
+          for (Dim j = 0; j < f.n; ++j) row[j] = row[j] <= T(0) ? T(0) : row[j];
       }
     });
   });
@@ -88,15 +94,16 @@ std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
   OnednnAttr attr = onednn_user_scratchpad();
   if (f.relu) onednn_append_relu(attr);
   OnednnPrimitiveDesc desc;
-  if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), bias.get(), c.get(),
-                                        attr.get()) != dnnl_success)
+  if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), bias.get(),
+                                        c.get(), attr.get()) != dnnl_success)
     return nullptr;
   return std::make_unique<MatmulOnednn>(OnednnCall(backend, std::move(desc)), f.bias);
 }
 
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {
   const Form f = form_of(call);
-  return dispatch_float(call.in[0].dtype, [&]<class T>() { return reference<T>(f, call.backend.threads()); });
+  return dispatch_float(call.in[0].dtype,
+                        [&]<class T>() { return reference<T>(f, call.backend.threads()); });
 }
 
 }  // namespace pl::cpu

@@ -1,5 +1,7 @@
 #include "op/max_pool.h"
 
+#include <algorithm>
+
 #include "op/infer.h"
 
 namespace pl {
@@ -12,8 +14,8 @@ MaxPoolForm form_of(const char* op, const Shape& x, const Metas& in, const Attrs
   if (x.rank() != 4) reject(op, "images (B, H, W, C)", in, attrs);
   checked(op, {{Dtype::float64, x}});
   const std::vector<int64_t>& pool = attrs.list("pool_size");
-  if (pool.size() != 2 || pool[0] < 1 || pool[1] < 1 || pool[0] > kLargestWindow ||
-      pool[0] * pool[1] > kLargestWindow || pool[1] > kLargestWindow)
+  if (pool.size() != 2 || std::min(pool[0], pool[1]) < 1 ||
+      std::max(pool[0], pool[1]) > kLargestWindow || pool[0] * pool[1] > kLargestWindow)
     reject(op, "a pool_size of two positive integers and at most 255 elements", in, attrs);
   if (attrs.has("dilations")) reject(op, "no dilations", in, attrs);
   return {x[0], x[3], window_of(op, x[1], x[2], pool[0], pool[1], in, attrs)};

@@ -27,8 +27,9 @@ std::vector<Sample> samples() {
                   0,
                   benchmark};
   };
-  return {sample("digits", {7}, 10),      sample("one_class", {3}, 1), sample("sequence", {2, 3}, 5),
-          sample("scalar", {}, 4),        sample("empty", {0}, 10),    sample("no_depth", {3}, 0),
+  return {sample("digits", {7}, 10),      sample("one_class", {3}, 1),
+          sample("sequence", {2, 3}, 5),  sample("scalar", {}, 4),
+          sample("empty", {0}, 10),       sample("no_depth", {3}, 0),
           sample("b128", {128}, 10, true)};
 }
 

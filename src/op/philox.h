@@ -1,5 +1,6 @@
-// Philox 4x32-10: random words as a pure function of a counter and a key (Salmon, Moraes, Dror, Shaw:
-// Parallel random numbers: as easy as 1, 2, 3). Nothing is stored, so a second run gives equal bits.
+// Philox 4x32-10: random words as a pure function of a counter and a key (Salmon, Moraes, Dror,
+// Shaw: Parallel random numbers: as easy as 1, 2, 3). Nothing is stored, so a second run gives
+// equal bits.
 #pragma once
 
 #include <array>

@@ -8,8 +8,9 @@
 namespace pl {
 namespace {
 
-constexpr const char* kBinaryNames[] = {"add",     "subtract",   "multiply",     "divide", "maximum",
-                                        "minimum", "equal_mask", "greater_mask", "greater_equal_mask"};
+constexpr const char* kBinaryNames[] = {"add",        "subtract",     "multiply",
+                                        "divide",     "maximum",      "minimum",
+                                        "equal_mask", "greater_mask", "greater_equal_mask"};
 constexpr const char* kUnaryNames[] = {"negative", "exp",     "log", "sqrt", "square",
                                        "tanh",     "sigmoid", "abs", "sign"};
 constexpr const char* name_of(Binary kind) { return kBinaryNames[static_cast<int>(kind)]; }
@@ -35,8 +36,9 @@ Metas infer_unary(const Metas& in, const Attrs& attrs) {
   return checked(name_of(kind), {in[0]});
 }
 
-// Attributes that `binary` records: `aligned`, a bit per operand whose dimension 0 is the result's (3
-// when absent); `single`, set when that dimension is 1, so that every operand is whole in one row.
+// Attributes that `binary` records: `aligned`, a bit per operand whose dimension 0 is the result's
+// (3 when absent); `single`, set when that dimension is 1, so that every operand is whole in one
+// row.
 Rows rows_binary(const Attrs& attrs, RowMask in) {
   if (!in) return Rows::none;
   const auto aligned = static_cast<RowMask>(attrs.integer("aligned", 3));
@@ -49,7 +51,8 @@ Rows rows_binary(const Attrs& attrs, RowMask in) {
 Tensor binary(const Op& op, const Tensor& a, const Tensor& b) {
   Attrs attrs;
   Shape out;
-  if (a.defined() && b.defined() && broadcast_shapes(a.shape(), b.shape(), &out) && out.rank() > 0) {
+  if (a.defined() && b.defined() && broadcast_shapes(a.shape(), b.shape(), &out) &&
+      out.rank() > 0) {
     auto aligned = [&](const Shape& shape) {
       return shape.rank() == out.rank() && shape[0] == out[0];
     };
@@ -71,7 +74,8 @@ Tensors binary_gradient(const GradientCall& call, A gradient_a, B gradient_b) {
 
 Tensors gradient_add(const GradientCall& call) {
   const Tensor& dy = call.dout[0];
-  return binary_gradient(call, [&] { return dy; }, [&] { return dy; });
+  return binary_gradient(
+      call, [&] { return dy; }, [&] { return dy; });
 }
 Tensors gradient_subtract(const GradientCall& call) {
   const Tensor& dy = call.dout[0];
@@ -82,7 +86,8 @@ Tensors gradient_subtract(const GradientCall& call) {
 }
 Tensors gradient_multiply(const GradientCall& call) {
   const Tensor &a = call.in[0], &b = call.in[1], &dy = call.dout[0];
-  return binary_gradient(call, [&] { return multiply(dy, b); }, [&] { return multiply(dy, a); });
+  return binary_gradient(
+      call, [&] { return multiply(dy, b); }, [&] { return multiply(dy, a); });
 }
 Tensors gradient_divide(const GradientCall& call) {
   const Tensor &b = call.in[1], &y = call.out[0], &dy = call.dout[0];
@@ -127,10 +132,14 @@ std::vector<Sample> samples_binary() {
     return Sample{name, {{{Dtype::float32, a}}, {{Dtype::float32, b}}}, {}, 1e-6, benchmark};
   };
   std::vector<Sample> samples{
-      sample("same", {3, 5}, {3, 5}),         sample("bias", {5, 3}, {3}),
-      sample("column", {3, 4}, {3, 1}),       sample("outer", {4, 1}, {1, 3}),
-      sample("scalar", {}, {2, 3}),           sample("middle", {2, 1, 3}, {4, 1}),
-      sample("empty", {0, 3}, {3}),           sample("dense_b128", {128, 512}, {512}, true),
+      sample("same", {3, 5}, {3, 5}),
+      sample("bias", {5, 3}, {3}),
+      sample("column", {3, 4}, {3, 1}),
+      sample("outer", {4, 1}, {1, 3}),
+      sample("scalar", {}, {2, 3}),
+      sample("middle", {2, 1, 3}, {4, 1}),
+      sample("empty", {0, 3}, {3}),
+      sample("dense_b128", {128, 512}, {512}, true),
       sample("large", {256, 4096}, {256, 4096}, true),
   };
   if (kind != Binary::divide)

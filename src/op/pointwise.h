@@ -1,5 +1,6 @@
-// Element by element: binary ops with NumPy broadcasting, unary ops, and the 0/1 masks that gradients
-// of maxima need. Float32 and float64; binary ops but divide also int32 and int64 (wrapping).
+// Element by element: binary ops with NumPy broadcasting, unary ops, and the 0/1 masks that
+// gradients of maxima need. Float32 and float64; binary ops but divide also int32 and int64
+// (wrapping).
 #pragma once
 
 #include "op/op.h"

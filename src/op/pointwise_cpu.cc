@@ -1,6 +1,7 @@
-// CPU kernels of the pointwise ops: one walk over the broadcast operands, inner loops that vectorise.
-// Reads an element before it writes the one in its place, so an output may lie on an input. `omp simd`
-// says that to the compiler, whose own overlap check would send in-place calls to a scalar loop.
+// CPU kernels of the pointwise ops: one walk over the broadcast operands, inner loops that
+// vectorise. Reads an element before it writes the one in its place, so an output may lie on an
+// input. `omp simd` says that to the compiler, whose own overlap check would send in-place calls to
+// a scalar loop.
 #include <cmath>
 #include <type_traits>
 
@@ -24,8 +25,8 @@ T compute(T a, T b) {
   if constexpr (kind == Binary::subtract) return static_cast<T>(W(a) - W(b));
   if constexpr (kind == Binary::multiply) return static_cast<T>(W(a) * W(b));
   if constexpr (kind == Binary::divide) return a / b;
-  if constexpr (kind == Binary::maximum) return a > b || a != a ? a : b;
-  if constexpr (kind == Binary::minimum) return a < b || a != a ? a : b;
+  if constexpr (kind == Binary::maximum) return (a > b) | (a != a) ? a : b;
+  if constexpr (kind == Binary::minimum) return (a < b) | (a != a) ? a : b;
   if constexpr (kind == Binary::equal_mask) return a == b ? T(1) : T(0);
   if constexpr (kind == Binary::greater_mask) return a > b ? T(1) : T(0);
   if constexpr (kind == Binary::greater_equal_mask) return a >= b ? T(1) : T(0);

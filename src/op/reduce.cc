@@ -75,8 +75,8 @@ Tensors gradient_max(const GradientCall& call) {
   const Tensor& x = call.in[0];
   const std::vector<Dim> kept = kept_shape(x.shape(), call.attrs);
   const Tensor mask = equal_mask(x, reshape(call.out[0], kept));
-  const Tensor count = apply(
-      kReduceSum, {mask}, {{"axes", call.attrs.list("axes")}, {"keepdims", int64_t{1}}})[0];
+  const Tensor count =
+      apply(kReduceSum, {mask}, {{"axes", call.attrs.list("axes")}, {"keepdims", int64_t{1}}})[0];
   return {multiply(mask, divide(reshape(call.dout[0], kept), count))};
 }
 
@@ -139,8 +139,8 @@ std::vector<int64_t> normalised(const char* op, const Tensor& x, std::vector<int
   }
   for (int64_t& axis : axes) {
     if (axis < -rank || axis >= rank)
-      throw UserError("[" + std::string(op) + "] expected axes in [" + std::to_string(-rank) + ", " +
-                      std::to_string(rank) + "), received " + std::to_string(axis));
+      throw UserError("[" + std::string(op) + "] expected axes in [" + std::to_string(-rank) +
+                      ", " + std::to_string(rank) + "), received " + std::to_string(axis));
     if (axis < 0) axis += rank;
   }
   std::sort(axes.begin(), axes.end());

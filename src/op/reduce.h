@@ -1,4 +1,5 @@
-// Sums and maxima over axes. Means are sums that `scale` divides, so that a batch may still be split.
+// Sums and maxima over axes. Means are sums that `scale` divides, so that a batch may still be
+// split.
 #pragma once
 
 #include <vector>

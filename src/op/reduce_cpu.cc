@@ -1,6 +1,6 @@
 // CPU kernels of the reductions. Work is cut into pieces of fixed size, shared out to threads and
-// joined in a fixed order, so that the bits depend on the shape alone. Sums of float32 run in float32
-// over a few rows and in float64 beyond.
+// joined in a fixed order, so that the bits depend on the shape alone. Sums of float32 run in
+// float32 over a few rows and in float64 beyond.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -16,6 +16,7 @@ template <class T>
 struct Sum {
   using Total = std::conditional_t<std::is_floating_point_v<T>, double, T>;
   static constexpr T start = T(0);
+  static constexpr bool several_rows = true;
   template <class U>
   static U join(U a, U b) {
     if constexpr (std::is_integral_v<U>) {
@@ -30,9 +31,11 @@ struct Sum {
 template <class T>
 struct Max {
   using Total = T;
+  static constexpr bool several_rows = false;  // nested selections would not vectorise
   static constexpr T start = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
                                                          : std::numeric_limits<T>::lowest();
-  static T join(T a, T b) { return a > b || a != a ? a : b; }
+  // `|` rather than `||`: without branches the loops vectorise.
+  static T join(T a, T b) { return (a > b) | (a != a) ? a : b; }
 };
 
 constexpr Dim kRun = 4096;    // elements of a contiguous piece, rows of a column piece
@@ -111,18 +114,18 @@ std::unique_ptr<Kernel> along_runs(const Form& f, int threads) {
       workspace);
 }
 
-// part[j] joins column j of `rows` rows; eight rows at a time, since a pass over `part` costs as much
-// as a pass over a row.
+// part[j] joins column j of `rows` rows; eight rows at a time, since a pass over `part` costs as
+// much as a pass over a row.
 template <class R, class T>
 void join_short(const T* x, Dim rows, Dim stride, Dim width, T* part) {
   for (Dim j = 0; j < width; ++j) part[j] = R::start;
   Dim r = 0;
-  for (; r + 8 <= rows; r += 8) {
+  for (; R::several_rows && r + 8 <= rows; r += 8) {
     const T* p = x + r * stride;
 #pragma omp simd
     for (Dim j = 0; j < width; ++j) {
-      const T a = R::join(R::join(p[j], p[stride + j]),
-                          R::join(p[2 * stride + j], p[3 * stride + j]));
+      const T a =
+          R::join(R::join(p[j], p[stride + j]), R::join(p[2 * stride + j], p[3 * stride + j]));
       const T b = R::join(R::join(p[4 * stride + j], p[5 * stride + j]),
                           R::join(p[6 * stride + j], p[7 * stride + j]));
       part[j] = R::join(part[j], R::join(a, b));
@@ -176,8 +179,7 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
         for (Dim o = 0; o < f.outer; ++o) {
           Total* first = parts + o * pieces * f.inner;
           for (Dim p = 1; p < pieces; ++p)
-            for (Dim j = 0; j < f.inner; ++j)
-              first[j] = R::join(first[j], first[p * f.inner + j]);
+            for (Dim j = 0; j < f.inner; ++j) first[j] = R::join(first[j], first[p * f.inner + j]);
           for (Dim j = 0; j < f.inner; ++j) y[o * f.inner + j] = static_cast<T>(first[j]);
         }
       },

@@ -8,7 +8,7 @@ namespace pl {
 extern const Op kRelu;
 extern const Op kReluGradient;
 
-Tensor relu(const Tensor& x);
+Tensor relu(const Tensor& x);                             // -0.0 becomes 0.0, NaN stays
 Tensor relu_gradient(const Tensor& y, const Tensor& dy);  // dy where y > 0, else 0
 
 namespace cpu {

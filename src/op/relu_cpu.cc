@@ -13,7 +13,7 @@ std::unique_ptr<Kernel> relu_reference(const PrepareCall& call) {
       const T* x = static_cast<const T*>(in[0]);
       T* y = static_cast<T*>(out[0]);
       parallel_ranges(threads, count, count, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) y[i] = x[i] < T(0) ? T(0) : x[i];
+        for (int64_t i = begin; i < end; ++i) y[i] = x[i] <= T(0) ? T(0) : x[i];
       });
     });
   });

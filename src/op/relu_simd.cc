@@ -20,9 +20,9 @@ void relu_range(const float* x, float* y, int64_t count) {
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     const auto v = hn::LoadU(d, x + i);
-    hn::StoreU(hn::IfThenElse(hn::Lt(v, zero), zero, v), d, y + i);
+    hn::StoreU(hn::IfThenElse(hn::Le(v, zero), zero, v), d, y + i);
   }
-  for (; i < count; ++i) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+  for (; i < count; ++i) y[i] = x[i] <= 0.0f ? 0.0f : x[i];
 }
 
 void relu_gradient_range(const float* y, const float* dy, float* dx, int64_t count) {

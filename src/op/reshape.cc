@@ -6,8 +6,8 @@
 namespace pl {
 namespace {
 
-// Input: x. Attribute: shape; -1 in front stands for x's dimension 0, so that the node holds for any
-// number of samples.
+// Input: x. Attribute: shape; -1 in front stands for x's dimension 0, so that the node holds for
+// any number of samples.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("reshape", 1, 1, in, attrs);
   std::vector<Dim> dims = attrs.list("shape");

@@ -30,7 +30,8 @@ bool is_drawn(const SampleInput& input) {
 // The sample's random words: `at(input, element)`.
 class Words {
  public:
-  Words(const Op& op, const Sample& sample) : seed_(fnv1a(std::string(op.name) + "/" + sample.name)) {}
+  Words(const Op& op, const Sample& sample)
+      : seed_(fnv1a(std::string(op.name) + "/" + sample.name)) {}
   uint32_t at(uint64_t input, int64_t element) const {
     return philox_block(philox_stream(seed_, input), 0, static_cast<uint64_t>(element))[0];
   }
@@ -39,7 +40,8 @@ class Words {
   uint64_t seed_;
 };
 
-// For each drawn element of the sample a place in [0, count), no two alike unless they are too many.
+// For each drawn element of the sample a place in [0, count), no two alike unless they are too
+// many.
 std::vector<int64_t> places(const Sample& sample, const Words& words) {
   int64_t count = 0;
   for (const SampleInput& input : sample.in)
@@ -48,8 +50,8 @@ std::vector<int64_t> places(const Sample& sample, const Words& words) {
   constexpr uint64_t kStream = 1000;  // beyond every input
   if (count > kMostDistinct) {
     for (int64_t i = 0; i < count; ++i)
-      place[static_cast<size_t>(i)] = words.at(kStream, i) % static_cast<uint32_t>(kMostDistinct) *
-                                      count / kMostDistinct;
+      place[static_cast<size_t>(i)] =
+          words.at(kStream, i) % static_cast<uint32_t>(kMostDistinct) * count / kMostDistinct;
     return place;
   }
   std::vector<uint32_t> keys;
@@ -103,7 +105,8 @@ std::vector<double> values_of(const Sample& sample, size_t index, const Words& w
     } else if (fill == Fill::bytes) {
       values[i] = word % 256;
     } else if (is_drawn(sample.in[index])) {
-      const double size = 0.05 + 1.95 * (static_cast<double>(place[i]) + 0.5) / static_cast<double>(count);
+      const double size =
+          0.05 + 1.95 * (static_cast<double>(place[i]) + 0.5) / static_cast<double>(count);
       values[i] = fill == Fill::normal && word % 2 ? -size : size;
     } else if (fill != Fill::zeros) {
       const double size = 1 + word / 2 % 9;
@@ -121,16 +124,21 @@ void store_as(const std::vector<double>& values, const Tensor& tensor) {
 
 void store(const std::vector<double>& values, const Tensor& tensor) {
   switch (tensor.dtype()) {
-    case Dtype::float32: return store_as<float>(values, tensor);
+    case Dtype::float32:
+      return store_as<float>(values, tensor);
     case Dtype::float64:
       for (size_t i = 0; i < values.size(); ++i)
         tensor.data_as<double>()[i] = static_cast<double>(static_cast<float>(values[i]));
       return;
-    case Dtype::int32: return store_as<int32_t>(values, tensor);
-    case Dtype::int64: return store_as<int64_t>(values, tensor);
+    case Dtype::int32:
+      return store_as<int32_t>(values, tensor);
+    case Dtype::int64:
+      return store_as<int64_t>(values, tensor);
     case Dtype::uint8:
-    case Dtype::boolean: return store_as<uint8_t>(values, tensor);
-    default: throw InternalError("[sample] no values of dtype " + tensor.meta().text());
+    case Dtype::boolean:
+      return store_as<uint8_t>(values, tensor);
+    default:
+      throw InternalError("[sample] no values of dtype " + tensor.meta().text());
   }
 }
 

@@ -27,7 +27,7 @@ std::vector<Sample> samples() {
                   benchmark};
   };
   return {sample("pixels", {3, 5}, 1.0 / 255, 0), sample("shifted", {17}, -1.5, 1),
-          sample("scalar", {}, 2, 0),             sample("empty", {0, 7}, 2, 1),
+          sample("scalar", {}, 2, 0), sample("empty", {0, 7}, 2, 1),
           sample("large", {256, 4096}, 0.5, 0, true)};
 }
 

@@ -21,9 +21,7 @@ Metas gradient_infer(const Metas& in, const Attrs& attrs) {
   return checked("softmax_gradient", {in[0]});
 }
 
-Tensors gradient(const GradientCall& call) {
-  return {softmax_gradient(call.out[0], call.dout[0])};
-}
+Tensors gradient(const GradientCall& call) { return {softmax_gradient(call.out[0], call.dout[0])}; }
 
 // With s = sum(y * dy): dx = y * (dy - s). For a cotangent g of dx:
 //   to dy: y * (g - sum(y * g)), the same function;   to y: g * (dy - s) - dy * sum(y * g).
@@ -56,14 +54,16 @@ std::vector<Sample> samples_with(std::vector<Fill> fills) {
     for (Fill fill : fills) result.in.push_back({{Dtype::float32, shape}, fill});
     return result;
   };
-  return {sample("vector", {5}),          sample("matrix", {3, 10}), sample("one_class", {4, 1}),
-          sample("sequence", {2, 3, 17}), sample("empty", {0, 4}),   sample("no_classes", {3, 0}),
+  return {sample("vector", {5}),
+          sample("matrix", {3, 10}),
+          sample("one_class", {4, 1}),
+          sample("sequence", {2, 3, 17}),
+          sample("empty", {0, 4}),
+          sample("no_classes", {3, 0}),
           sample("wide", {128, 1000}, true)};
 }
 std::vector<Sample> samples() { return samples_with({Fill::normal}); }
-std::vector<Sample> gradient_samples() {
-  return samples_with({Fill::probabilities, Fill::normal});
-}
+std::vector<Sample> gradient_samples() { return samples_with({Fill::probabilities, Fill::normal}); }
 
 constexpr Variant kVariants[] = {
     {"reference", DeviceKind::cpu, cpu::softmax_reference},

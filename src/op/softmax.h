@@ -8,8 +8,8 @@ namespace pl {
 extern const Op kSoftmax;
 extern const Op kSoftmaxGradient;
 
-Tensor softmax(const Tensor& x);                                // (..., C)
-Tensor softmax_gradient(const Tensor& y, const Tensor& dy);     // y * (dy - sum(y * dy))
+Tensor softmax(const Tensor& x);                             // (..., C)
+Tensor softmax_gradient(const Tensor& y, const Tensor& dy);  // y * (dy - sum(y * dy))
 
 namespace cpu {
 std::unique_ptr<Kernel> softmax_reference(const PrepareCall&);

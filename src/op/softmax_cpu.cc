@@ -1,5 +1,5 @@
-// CPU kernels of softmax. Each row is read to the end before its first element is written, or element
-// by element in step with the writing, so that an output may lie on an input.
+// CPU kernels of softmax. Each row is read to the end before its first element is written, or
+// element by element in step with the writing, so that an output may lie on an input.
 #include <cmath>
 
 #include "backend/cpu/parallel.h"

@@ -128,8 +128,10 @@ std::vector<Sample> samples() { return samples_of(false, false); }
 std::vector<Sample> gradient_samples() { return samples_of(false, true); }
 
 constexpr Variant kSparseVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::sparse_softmax_cross_entropy_simd},
     {"reference", DeviceKind::cpu, cpu::sparse_softmax_cross_entropy_reference}};
 constexpr Variant kSparseGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::sparse_softmax_cross_entropy_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::sparse_softmax_cross_entropy_gradient_reference}};
 constexpr Variant kVariants[] = {
     {"reference", DeviceKind::cpu, cpu::softmax_cross_entropy_reference}};

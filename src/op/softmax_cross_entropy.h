@@ -28,6 +28,8 @@ Tensor softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& targets
                                       const Tensor& dloss);
 
 namespace cpu {
+std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall&);
+std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_reference(const PrepareCall&);
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_reference(const PrepareCall&);
 std::unique_ptr<Kernel> softmax_cross_entropy_reference(const PrepareCall&);

@@ -1,5 +1,5 @@
-// Kernels of softmax cross-entropy: plain loops over rows, which threads share out. Sums are in
-// double, in class order.
+// Reference kernels of softmax cross-entropy: plain loops over rows, which threads share out. Sums
+// are in double, in class order. The fast ones are in softmax_cross_entropy_simd.cc.
 #include <cmath>
 #include <limits>
 

@@ -1,4 +1,5 @@
-// CPU kernels of transpose: square blocks for batches of matrices, a walk over indices for the rest.
+// CPU kernels of transpose: square blocks for batches of matrices, a walk over indices for the
+// rest.
 #include <algorithm>
 
 #include "backend/cpu/parallel.h"

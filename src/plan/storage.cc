@@ -75,14 +75,15 @@ class Derivation {
   Bytes grant(Bytes bytes) const { return align_up(bytes, alignment_); }
 
   // Whether output `out` of the step can take the place of input `in`: the input's bytes are
-  // transient, die here, have the same size, and every operand that shares them allows it.
+  // transient, die here, have the same size (an operand that is broadcast has not, though its grant
+  // may), and every operand that shares them allows it.
   bool can_replace(const Node& node, const Op& op, InOut pair, int s) const {
     const ValueId in = root_[index(node.in[index(pair.in)])];
     if (result_.variable_of[index(in)] >= 0 || kept_[index(in)] || last_use_[index(in)] != s)
       return false;
     const int block = result_.block_of[index(in)];
-    if (block < 0 || result_.blocks[index(block)].bytes !=
-                         grant(graph_.values[index(node.out[index(pair.out)])].meta.bytes()))
+    if (block < 0 || graph_.values[index(in)].meta.bytes() !=
+                         graph_.values[index(node.out[index(pair.out)])].meta.bytes())
       return false;
     for (size_t other = 0; other < node.in.size(); ++other) {
       if (root_[index(node.in[other])] != in) continue;
@@ -146,7 +147,8 @@ Storage derive_storage(const Graph& graph, std::span<const Facts> facts, Bytes a
 }
 
 std::vector<Bytes> live_bytes(const std::vector<Block>& blocks, int steps) {
-  std::vector<Bytes> live(index(steps) + 1, 0);
+  // A graph of aliases alone has no steps, but its inputs are there.
+  std::vector<Bytes> live(index(std::max(steps, 1)) + 1, 0);
   for (const Block& block : blocks) {
     live[index(block.start)] += block.bytes;
     live[index(block.end) + 1] -= block.bytes;

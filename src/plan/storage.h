@@ -31,7 +31,7 @@ Storage derive_storage(const Graph& graph, std::span<const Facts> facts, Bytes a
 // Gives every block an offset from 0; returns the height. See address.cc.
 Bytes assign_addresses(std::vector<Block>& blocks, int steps);
 
-// Live transient bytes at each step.
+// Live transient bytes at each step (one entry when there are no steps).
 std::vector<Bytes> live_bytes(const std::vector<Block>& blocks, int steps);
 
 }  // namespace pl

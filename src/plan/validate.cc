@@ -43,8 +43,14 @@ class Replay {
   [[noreturn]] void fail(const std::string& what) const {
     std::string where = " before the first step";
     if (at_ < plan_.steps.size()) {
-      const Node& node = graph_.nodes[static_cast<size_t>(plan_.steps[at_].node)];
-      where = " at step " + std::to_string(at_) + " (" + node.op + ", " + node.path + ")";
+      where = " at step " + std::to_string(at_);
+      const NodeId id = plan_.steps[at_].node;
+      if (known(id)) {
+        const Node& node = graph_.nodes[static_cast<size_t>(id)];
+        where += " (" + node.op + ", " + node.path + ")";
+      }
+    } else if (at_ == plan_.steps.size()) {
+      where = " behind the last step";
     }
     throw InternalError("[validate] " + what + where);
   }
@@ -52,6 +58,7 @@ class Replay {
     if (!holds) fail(what);
   }
 
+  bool known(NodeId id) const { return id >= 0 && static_cast<size_t>(id) < graph_.nodes.size(); }
   const Value& value(ValueId id) const { return graph_.values[static_cast<size_t>(id)]; }
   Bytes granted(Bytes bytes) const {
     return (bytes + plan_.alignment - 1) / plan_.alignment * plan_.alignment;
@@ -126,7 +133,7 @@ class Replay {
   void play(size_t s) {
     at_ = s;
     const Step& step = plan_.steps[s];
-    require(step.node >= 0 && static_cast<size_t>(step.node) < graph_.nodes.size(), "unknown node");
+    require(known(step.node), "unknown node");
     const Node& node = graph_.nodes[static_cast<size_t>(step.node)];
     const Op& op = get_op(node.op);
     require(op.alias.empty(), "an alias is no step");
@@ -172,8 +179,10 @@ class Replay {
               "outputs overlap");
     for (size_t i = 0; i < node.in.size(); ++i) {
       if (!touch(step.out[o], bytes, step.in[i], granted(value(node.in[i]).meta.bytes()))) continue;
-      const bool allowed =
-          (listed(op.in_place, i, o) || listed(op.next_version, i, o)) && step.out[o] == step.in[i];
+      // A smaller operand is broadcast: its elements are read again after the first write.
+      const bool allowed = (listed(op.in_place, i, o) || listed(op.next_version, i, o)) &&
+                           step.out[o] == step.in[i] &&
+                           value(out).meta.bytes() == value(node.in[i]).meta.bytes();
       require(allowed, "output " + std::to_string(o) + " overwrites operand " + std::to_string(i));
     }
   }

@@ -23,27 +23,6 @@ std::string bar(double fraction, int width) {
 
 }  // namespace
 
-PlanReport describe(const SessionPlan& plan) {
-  PlanReport report;
-  const Prepared& fullest = plan.prepared[plan.fullest];
-  report.process = plan.process();
-  report.fixed = plan.fixed;
-  report.arena = plan.arena;
-  report.bound = fullest.plan.bound;
-  report.persistent = plan.layout.bytes;
-  report.floor = plan.floor;
-  report.categories = fullest.plan.at_peak;
-  const Prepared& first = plan.prepared.front();
-  report.step_ms = first.plan.ms;
-  report.graph_nodes = first.graph.nodes.size();
-  report.plan_steps = first.plan.steps.size();
-  report.plan_ms = plan.plan_ms;
-  report.numerics = first.plan.numerics;
-  report.culprits = live_at_peak(fullest.graph, fullest.plan, fullest.facts);
-  if (report.culprits.size() > 5) report.culprits.resize(5);
-  return report;
-}
-
 Json to_json(const PlanReport& r) {
   Json categories = Json::object();
   for (int c = 0; c < kCategories; ++c)
@@ -130,22 +109,6 @@ std::string to_text(const PlanReport& r, bool color) {
   }
   if (r.max_batch && r.budget)
     out += "\nLargest batch within the budget: " + std::to_string(*r.max_batch) + "\n";
-  return out;
-}
-
-std::string explain(const PlanReport& r) {
-  std::string out;
-  out += "  smallest budget that fits: --memory " + std::to_string(r.process) + " (" +
-         format_bytes(r.process) + ")\n";
-  out += "  no plan can need less than " + std::to_string(r.floor) + " (" + format_bytes(r.floor) +
-         "): variables, runtime and the operands of the largest single step\n";
-  out += "  what fills it:\n";
-  for (const LiveValue& value : r.culprits)
-    out += line("    %11s  %-28s %s\n", format_bytes(value.bytes),
-                value.path + " (" + value.op + ")", value.meta.text());
-  out += "  what would make it fit:\n";
-  for (const Remedy& remedy : r.remedies)
-    out += line("    %-22s %11s\n", remedy.change, format_bytes(remedy.process_bytes));
   return out;
 }
 

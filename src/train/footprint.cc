@@ -1,20 +1,31 @@
 #include "train/footprint.h"
 
+#include <algorithm>
+
 namespace pl {
 namespace {
 
-// Measured on x86-64 Linux (scripts/measure-footprint prints them for another system).
-constexpr Bytes kBase =
-    22 * kMiB;  // program, C++ runtime, the library pages that every run touches
-constexpr Bytes kPerThread = 160 * kKiB;  // touched stack, per-thread heap
-constexpr Bytes kPerNode = 4 * kKiB;      // graph, facts, plan, executor
+// Measured on x86-64 Linux with scripts/measure-footprint, which prints how far they are off
+// elsewhere.
+constexpr Bytes kBase = 7060 * kKiB;         // program, C++ runtime, and the team's first thread
+constexpr Bytes kLibrary = 900 * kKiB;       // oneDNN's own state and what all its ops run
+constexpr Bytes kPerThread = 32 * kKiB;      // touched stack and per-thread heap
+constexpr Bytes kPerLibraryOp = 700 * kKiB;  // code pages that running it touches
+constexpr Bytes kPerNode = 6 * kKiB;         // graph, facts, plan, executor
+// Loading and preparing have a peak of their own, before the arena is filled
+// (backend/cpu/code_pages.h bounds it). A small arena fits below it.
+constexpr Bytes kPreparePeak = 18020 * kKiB;
 
 }  // namespace
 
 Bytes fixed_bytes(const FootprintFacts& facts) {
-  return align_up(kBase + kPerThread * facts.threads + kPerNode * static_cast<Bytes>(facts.nodes) +
-                      facts.kernel_bytes + facts.source_bytes,
-                  4 * kKiB);
+  // Each kernel's figure is a bound of its own; together they share pages.
+  const Bytes growing = kPerThread * facts.threads + kPerNode * static_cast<Bytes>(facts.nodes) +
+                        facts.kernel_bytes * 3 / 4 + facts.source_bytes;
+  const Bytes library =
+      facts.library_ops == 0 ? 0 : kLibrary + kPerLibraryOp * static_cast<Bytes>(facts.library_ops);
+  const Bytes running = kBase + library + growing;
+  return align_up(std::max(running, kPreparePeak + growing - facts.arena), 4 * kKiB);
 }
 
 }  // namespace pl

@@ -9,10 +9,12 @@
 namespace pl {
 
 struct FootprintFacts {
-  int threads;
-  Bytes kernel_bytes;  // of all prepared kernels
-  size_t nodes;        // of all graphs
-  Bytes source_bytes;  // of the input pipeline
+  int threads = 1;
+  size_t library_ops = 0;  // distinct ops that run in oneDNN: each brings pages of its code
+  Bytes kernel_bytes = 0;  // of all prepared kernels
+  size_t nodes = 0;        // of all graphs
+  Bytes source_bytes = 0;  // of the input pipeline and the loop
+  Bytes arena = 0;
 };
 
 Bytes fixed_bytes(const FootprintFacts& facts);

@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <span>
 
 #include "base/error.h"
 #include "base/heap_count.h"
@@ -59,8 +61,11 @@ class Feeder {
             int64_t begin, int64_t rows) {
     for (int64_t i = 0; i < rows; ++i)
       indices_[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
-    const std::array<void*, 2> places{session.input(signature, 0), session.input(signature, 1)};
-    source.read({indices_.data(), static_cast<size_t>(rows)}, places);
+    const bool with_y = session.plan().signatures[signature].kind != StepKind::predict;
+    const std::array<void*, 2> places{session.input(signature, 0),
+                                      with_y ? session.input(signature, 1) : nullptr};
+    source.read({indices_.data(), static_cast<size_t>(rows)},
+                std::span(places).first(source.fields().size()));
   }
 
  private:
@@ -91,7 +96,8 @@ class Trainer {
  private:
   void run_epoch(int64_t epoch) {
     const auto start = Clock::now();
-    const Permutation order(train_.size(), options_.seed, static_cast<uint64_t>(epoch));
+    const Permutation order(train_.size(), options_.seed,
+                            static_cast<uint64_t>(options_.epochs_before + epoch));
     const int64_t pass = whole_steps(train_.size(), options_.batch);
     const int64_t steps = options_.steps_per_epoch.value_or(pass);
     means_.loss = means_.samples = 0;
@@ -127,7 +133,7 @@ class Trainer {
     if (!options_.resident_batch || result_.steps == 0)
       feeder_.feed(session_, signature, train_, order, begin, rows);
     StepParams params;
-    params.step = result_.steps + 1;
+    params.step = options_.steps_before + result_.steps + 1;
     params.seed = options_.seed;
     params.learning_rate = options_.learning_rate;
     params.rows = rows;
@@ -196,13 +202,16 @@ class Trainer {
 
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples) {
+  std::vector<Signature> list = signatures_for(StepKind::train, options.batch, train_samples);
+  for (const Signature& signature : signatures_for(StepKind::evaluate, options.batch, test_samples))
+    list.push_back(signature);
+  return list;
+}
+
+std::vector<Signature> signatures_for(StepKind kind, int64_t batch, int64_t samples) {
   std::vector<Signature> list;
-  auto add = [&](StepKind kind, int64_t samples) {
-    if (samples >= options.batch) list.push_back({kind, options.batch});
-    if (samples % options.batch != 0) list.push_back({kind, samples % options.batch});
-  };
-  add(StepKind::train, train_samples);
-  if (test_samples > 0) add(StepKind::evaluate, test_samples);
+  if (samples >= batch) list.push_back({kind, batch});
+  if (samples % batch != 0) list.push_back({kind, samples % batch});
   return list;
 }
 
@@ -228,6 +237,23 @@ Evaluation evaluate(Session& session, Source& source, int64_t batch) {
   result.metrics.resize(means.metrics.size());
   means.write_metrics(result.metrics);
   return result;
+}
+
+void predict(Session& session, Source& source, int64_t batch, void* out) {
+  Feeder feeder(batch);
+  char* to = static_cast<char*>(out);
+  for (int64_t begin = 0; begin < source.size(); begin += batch) {
+    const int64_t rows = std::min(batch, source.size() - begin);
+    const size_t signature = find_signature(session, StepKind::predict, rows);
+    feeder.feed(session, signature, source, nullptr, begin, rows);
+    StepParams params;
+    params.rows = rows;
+    session.run(signature, params);
+    const Graph& graph = session.plan().prepared[signature].graph;
+    const Bytes bytes = graph.values[static_cast<size_t>(graph.keep[0])].meta.bytes();
+    std::memcpy(to, session.kept(signature, 0), static_cast<size_t>(bytes));
+    to += bytes;
+  }
 }
 
 Bytes loop_bytes(const LoopOptions& options) {

@@ -13,17 +13,23 @@ namespace pl {
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
-  std::optional<int64_t> steps;            // stop after so many, whatever the epoch
-  std::optional<int64_t> steps_per_epoch;  // default: one pass over the data; may be more or less
+  std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
+  std::optional<int64_t> steps_per_epoch =
+      {};                       // default: one pass over the data; may be more or less
   bool resident_batch = false;  // the data are one batch that stays in the arena (synthetic)
   bool shuffle = true;
   uint64_t seed = 0;
   double learning_rate = 1e-3;
+  // What was trained before, so that going on gives the same shuffles, masks and updates as if it
+  // had been one run.
+  int64_t steps_before = 0, epochs_before = 0;
 };
 
 // Which signatures a run needs: whole batches, the last smaller one, and the same for evaluation.
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples);
+// The signatures of one pass over so many samples: whole batches first, then the smaller one.
+std::vector<Signature> signatures_for(StepKind kind, int64_t batch, int64_t samples);
 
 struct StepEvent {
   int64_t step = 0;  // from 1
@@ -37,9 +43,9 @@ struct StepEvent {
 struct EpochEvent {
   int64_t epoch = 0;  // from 1
   double loss = 0;
-  std::vector<double> metrics;
-  std::optional<double> val_loss;
-  std::vector<double> val_metrics;
+  std::vector<double> metrics = {};
+  std::optional<double> val_loss = {};
+  std::vector<double> val_metrics = {};
   double seconds = 0;
 };
 
@@ -68,9 +74,12 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
 
 struct Evaluation {
   double loss = 0;
-  std::vector<double> metrics;
+  std::vector<double> metrics = {};
 };
 Evaluation evaluate(Session& session, Source& source, int64_t batch);
+
+// Writes the predictions for all samples one after another to `out`. Only x is read.
+void predict(Session& session, Source& source, int64_t batch, void* out);
 
 // What the loop itself keeps on the heap.
 Bytes loop_bytes(const LoopOptions& options);

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/host_memory.h"
 #include "execute/executor.h"
 #include "execute/prepared.h"
 #include "op/step_params.h"
 #include "train/step_trace.h"
+#include "train/variables.h"
 
 namespace pl {
 
@@ -29,19 +29,18 @@ struct SessionPlan {
 };
 
 // Traces, prepares and validates every signature. `source_bytes` is what the input pipeline holds.
+// `layout`: that of variables which exist already; by default the widest signature's.
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
                          const std::vector<Signature>& signatures, const SampleSpec& sample,
-                         Bytes source_bytes);
-
-// Throws DoesNotFit when the budget, or the system, cannot give plan.process(). Called before
-// reserving. `describe` adds culprits and remedies to the message.
-void require_room(const SessionPlan& plan, std::optional<Bytes> budget,
-                  const std::string& remedies);
+                         Bytes source_bytes, const VariableLayout* layout = nullptr);
 
 class Session {
  public:
-  // Reserves and prefaults the arena and initialises all variables from the seed.
+  // Makes the variables, initialised from the seed, and the transient part of the arena.
   Session(SessionPlan plan, const Network& network, uint64_t seed);
+  // Works on variables that exist: reserves and prefaults the transient part alone, which is given
+  // back to the system with the session. The variables have the plan's layout.
+  Session(SessionPlan plan, std::shared_ptr<Variables> variables);
 
   const SessionPlan& plan() const { return plan_; }
   void* input(size_t signature, size_t i) { return executors_[signature]->input(i); }
@@ -51,15 +50,18 @@ class Session {
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 
-  // Variables, in layout order.
-  void* variable(size_t i) { return arena_.data() + plan_.layout.entries[i].at; }
-  const void* variable(size_t i) const { return arena_.data() + plan_.layout.entries[i].at; }
-  uint64_t hash(bool weights_only) const;  // XXH3-64 in creation order
-  std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
+  Variables& variables() { return *variables_; }
+  const Variables& variables() const { return *variables_; }
+
+  // Ends the session but for its plan with the prepared kernels, for another one.
+  SessionPlan take_plan();
 
  private:
+  void start();
+
   SessionPlan plan_;
-  Reservation arena_;
+  std::shared_ptr<Variables> variables_;
+  Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 

@@ -43,26 +43,40 @@ struct Trained {
 
 }  // namespace
 
+std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
+                                     bool training) {
+  std::vector<Variable> list;
+  for (const NetworkWeight& weight : network.weights())
+    list.push_back({weight.path, {compiled.dtype, weight.shape}, Category::parameters});
+  if (!training) return list;
+  for (const NetworkWeight& weight : network.weights()) {
+    if (!weight.trainable) continue;
+    for (const std::string& slot : compiled.optimizer->slots())
+      list.push_back({std::string(compiled.optimizer->name()) + "/" + weight.path + "/" + slot,
+                      {compiled.dtype, weight.shape},
+                      Category::optimizer});
+  }
+  return list;
+}
+
 Graph trace_step(const Network& network, const Compiled& compiled, const Signature& signature,
                  const SampleSpec& sample) {
   check_sample(network, compiled, signature, sample);
   Recorder recorder;
   RecorderScope scope(recorder);
   const bool training = signature.kind == StepKind::train;
-  Tensors weights;
-  for (const NetworkWeight& weight : network.weights())
-    weights.push_back(
-        recorder.variable(weight.path, {compiled.dtype, weight.shape}, Category::parameters));
+  Tensors variables;
+  for (const Variable& variable : step_variables(network, compiled, training))
+    variables.push_back(recorder.variable(variable.path, variable.meta, variable.category));
+  auto next = variables.begin() + static_cast<std::ptrdiff_t>(network.weights().size());
+  const Tensors weights(variables.begin(), next);
   std::vector<Trained> trained;
   if (training)
     for (size_t w = 0; w < weights.size(); ++w) {
       if (!network.weights()[w].trainable) continue;
-      Trained entry{weights[w], {}};
-      for (const std::string& slot : compiled.optimizer->slots())
-        entry.slots.push_back(recorder.variable(
-            std::string(compiled.optimizer->name()) + "/" + network.weights()[w].path + "/" + slot,
-            weights[w].meta(), Category::optimizer));
-      trained.push_back(std::move(entry));
+      const auto end = next + static_cast<std::ptrdiff_t>(compiled.optimizer->slots().size());
+      trained.push_back({weights[w], Tensors(next, end)});
+      next = end;
     }
 
   Tensor x =

@@ -33,12 +33,17 @@ struct SampleSpec {
   Meta x, y;
   double x_scale = 1;
   bool resident = false;  // the batch is written once and must survive every step
+  bool operator==(const SampleSpec&) const = default;
 };
+
+// The variables of a step: all weights in creation order, then (training) the slots of each
+// trainable weight. Value ids are left open.
+std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
+                                     bool training);
 
 // Inputs of the graph, in order: x (B, ...), y (B, ...) unless predicting, step parameters.
 // Kept values: the mean loss, then per metric the sum over samples; when predicting, the outputs.
 // A resident batch is kept behind these.
-// Variables: all weights in creation order, then (training) the slots of each trainable weight.
 Graph trace_step(const Network& network, const Compiled& compiled, const Signature& signature,
                  const SampleSpec& sample);
 

@@ -27,19 +27,19 @@ void check_weights(const SafetensorsFile& file, const VariableLayout& layout) {
   }
 }
 
-void load_weights(const SafetensorsFile& file, Session& session) {
-  const auto& entries = session.plan().layout.entries;
+void load_weights(const SafetensorsFile& file, Variables& variables) {
+  const auto& entries = variables.layout().entries;
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i].category == Category::parameters)
-      file.read(entries[i].path, session.variable(i), entries[i].meta.bytes());
+      file.read(entries[i].path, variables.at(i), entries[i].meta.bytes());
 }
 
-void save_weights(const std::string& path, const Session& session) {
+void save_weights(const std::string& path, const Variables& variables) {
   std::vector<NamedBytes> tensors;
-  const auto& entries = session.plan().layout.entries;
+  const auto& entries = variables.layout().entries;
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i].category == Category::parameters)
-      tensors.push_back({entries[i].path, entries[i].meta, session.variable(i)});
+      tensors.push_back({entries[i].path, entries[i].meta, variables.at(i)});
   write_safetensors(path, tensors, {{"format", "plimsoll"}});
 }
 

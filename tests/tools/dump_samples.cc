@@ -34,10 +34,14 @@ void print_attrs(const pl::Attrs& attrs) {
 
 double element(const pl::Tensor& tensor, int64_t i) {
   switch (tensor.dtype()) {
-    case pl::Dtype::float32: return tensor.data_as<float>()[i];
-    case pl::Dtype::int32: return tensor.data_as<int32_t>()[i];
-    case pl::Dtype::int64: return static_cast<double>(tensor.data_as<int64_t>()[i]);
-    default: return tensor.data_as<uint8_t>()[i];
+    case pl::Dtype::float32:
+      return tensor.data_as<float>()[i];
+    case pl::Dtype::int32:
+      return tensor.data_as<int32_t>()[i];
+    case pl::Dtype::int64:
+      return static_cast<double>(tensor.data_as<int64_t>()[i]);
+    default:
+      return tensor.data_as<uint8_t>()[i];
   }
 }
 
@@ -46,7 +50,7 @@ void print_tensor(const pl::Tensor& tensor) {
   print_list(tensor.shape().dims());
   std::printf(", \"values\": [");
   for (int64_t i = 0; i < tensor.meta().elements(); ++i)
-    std::printf("%s%.9g", i ? ", " : "", element(tensor, i));
+    std::printf("%s%.17g", i ? ", " : "", element(tensor, i));
   std::printf("]}");
 }
 

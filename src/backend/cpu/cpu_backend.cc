@@ -26,8 +26,7 @@ int checked_threads(int threads) {
 
 CpuBackend::CpuBackend(int threads)
     : Backend({DeviceKind::cpu, 0}, checked_threads(threads), kAlignment) {
-  omp_set_dynamic(0);
-  omp_set_num_threads(this->threads());
+  use();
 #pragma omp parallel
   {
     // Starts the team now, so that its stacks are there before anything is measured.
@@ -37,6 +36,11 @@ CpuBackend::CpuBackend(int threads)
   onednn_check(dnnl_engine_create(&engine_, dnnl_cpu, 0), "create the engine");
   onednn_check(dnnl_stream_create(&stream_, engine_, dnnl_stream_default_flags),
                "create the stream");
+}
+
+void CpuBackend::use() const {
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads());
 }
 
 CpuBackend::~CpuBackend() {

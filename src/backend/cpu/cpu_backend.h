@@ -15,6 +15,10 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads = 0);
   ~CpuBackend() override;
 
+  // Makes the calling thread's team this backend's size. The size belongs to the thread, and
+  // another backend may have changed it: whoever runs kernels calls this first.
+  void use() const;
+
   dnnl_engine_t engine() const { return engine_; }
   dnnl_stream_t stream() const { return stream_; }
 

@@ -136,17 +136,25 @@ void Reservation::swap(Reservation& other) noexcept {
   std::swap(mapped_, other.mapped_);
 }
 
-void Reservation::prefault() {
-  if (bytes_ == 0) return;
+void Reservation::prefault(Bytes first) {
+  check(first <= bytes_, "more than was reserved");
+  if (first == 0) return;
   const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
-  const auto length = static_cast<size_t>(align_up(bytes_, page));
+  const auto length = static_cast<size_t>(align_up(first, page));
   if (madvise(data_, length, kPopulateWrite) == 0) return;
   if (errno == ENOMEM || errno == EHWPOISON)
-    throw DoesNotFit("[reserve] the system could not back " + format_bytes(bytes_) +
+    throw DoesNotFit("[reserve] the system could not back " + format_bytes(first) +
                      " with memory; lower --batch or --memory");
-  // Older kernels: touch every page.
-  for (size_t at = 0; at < length; at += static_cast<size_t>(page))
-    static_cast<volatile char*>(data_)[at] = 0;
+  // Older kernels: touch every page, leaving what it holds.
+  volatile char* data = data_;
+  for (size_t at = 0; at < length; at += static_cast<size_t>(page)) data[at] = data[at];
+}
+
+void Reservation::discard(Bytes from) {
+  const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+  from = align_up(from, page);
+  const Bytes end = align_up(bytes_, page);
+  if (from < end) madvise(data_ + from, static_cast<size_t>(end - from), MADV_DONTNEED);
 }
 
 }  // namespace pl

@@ -36,7 +36,10 @@ class Reservation {
   ~Reservation();
 
   // Makes every page resident now, so that no later step can fail or stall on a page fault.
-  void prefault();
+  void prefault() { prefault(bytes_); }
+  void prefault(Bytes first);  // the first bytes only; what they hold stays
+  // Gives the pages from `from` (rounded up to a page) back; they read as zero when used again.
+  void discard(Bytes from);
   char* data() const { return data_; }
   Bytes bytes() const { return bytes_; }
 

@@ -9,25 +9,30 @@ namespace pl {
 
 void onednn_check(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
-  constexpr const char* names[] = {"success",       "out of memory", "invalid arguments", "unimplemented",
-                                   "last impl reached", "runtime error", "not required"};
+  constexpr const char* names[] = {"success",       "out of memory",     "invalid arguments",
+                                   "unimplemented", "last impl reached", "runtime error",
+                                   "not required"};
   const auto index = static_cast<size_t>(status);
-  throw BackendError("[onednn] " + std::string(what) + ": " + (index < std::size(names) ? names[index] : "unknown status"));
+  throw BackendError("[onednn] " + std::string(what) + ": " +
+                     (index < std::size(names) ? names[index] : "unknown status"));
 }
 
-OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag, dnnl_data_type_t type) {
+OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
+                       dnnl_data_type_t type) {
   OnednnDesc desc;
   dnnl_dims_t raw = {};
   for (size_t i = 0; i < dims.size(); ++i) raw[i] = dims[i];
-  onednn_check(dnnl_memory_desc_create_with_tag(desc.out(), static_cast<int>(dims.size()), raw, type, tag),
-               "describe a tensor");
+  onednn_check(
+      dnnl_memory_desc_create_with_tag(desc.out(), static_cast<int>(dims.size()), raw, type, tag),
+      "describe a tensor");
   return desc;
 }
 
 OnednnAttr onednn_user_scratchpad() {
   OnednnAttr attr;
   onednn_check(dnnl_primitive_attr_create(attr.out()), "create attributes");
-  onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user), "set the scratchpad mode");
+  onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user),
+               "set the scratchpad mode");
   return attr;
 }
 
@@ -66,7 +71,8 @@ std::string onednn_layout(const_dnnl_memory_desc_t desc) {
   return out + inner;
 }
 
-OnednnCall::OnednnCall(CpuBackend& backend, OnednnPrimitiveDesc desc) : backend_(&backend), desc_(std::move(desc)) {
+OnednnCall::OnednnCall(CpuBackend& backend, OnednnPrimitiveDesc desc)
+    : backend_(&backend), desc_(std::move(desc)) {
   onednn_check(dnnl_primitive_create(primitive_.out(), desc_.get()), "create a primitive");
 }
 
@@ -106,34 +112,42 @@ Bytes OnednnCall::footprint() const {
   onednn_check(dnnl_primitive_desc_query(desc_.get(), dnnl_query_primitive_kind, 0, &kind),
                "ask for a primitive's kind");
   switch (kind) {
-    case dnnl_reorder: return kReorderFootprint;
-    case dnnl_matmul: return matmul_footprint(query(dnnl_query_src_md), query(dnnl_query_dst_md));
-    default: return kConvolutionFootprint;
+    case dnnl_reorder:
+      return kReorderFootprint;
+    case dnnl_matmul:
+      return matmul_footprint(query(dnnl_query_src_md), query(dnnl_query_dst_md));
+    default:
+      return kConvolutionFootprint;
   }
 }
 
 int OnednnCall::bind(int argument, const_dnnl_memory_desc_t desc) {
   OnednnMemory memory;
-  onednn_check(dnnl_memory_create(memory.out(), desc, backend_->engine(), DNNL_MEMORY_NONE), "bind an argument");
+  onednn_check(dnnl_memory_create(memory.out(), desc, backend_->engine(), DNNL_MEMORY_NONE),
+               "bind an argument");
   arguments_.push_back({argument, memory.get()});
   memories_.push_back(std::move(memory));
   return static_cast<int>(arguments_.size()) - 1;
 }
 
 void OnednnCall::set(int index, void* pointer) {
-  onednn_check(dnnl_memory_set_data_handle(memories_[static_cast<size_t>(index)].get(), pointer), "set an argument");
+  onednn_check(dnnl_memory_set_data_handle(memories_[static_cast<size_t>(index)].get(), pointer),
+               "set an argument");
 }
 
 void OnednnCall::execute() {
-  onednn_check(dnnl_primitive_execute(primitive_.get(), backend_->stream(), static_cast<int>(arguments_.size()), arguments_.data()),
+  onednn_check(dnnl_primitive_execute(primitive_.get(), backend_->stream(),
+                                      static_cast<int>(arguments_.size()), arguments_.data()),
                "run a primitive");
 }
 
-OnednnCall onednn_reorder(CpuBackend& backend, const_dnnl_memory_desc_t from, const_dnnl_memory_desc_t to) {
+OnednnCall onednn_reorder(CpuBackend& backend, const_dnnl_memory_desc_t from,
+                          const_dnnl_memory_desc_t to) {
   if (dnnl_memory_desc_equal(from, to)) return {};
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;
-  onednn_check(dnnl_reorder_primitive_desc_create(desc.out(), from, backend.engine(), to, backend.engine(), attr.get()),
+  onednn_check(dnnl_reorder_primitive_desc_create(desc.out(), from, backend.engine(), to,
+                                                  backend.engine(), attr.get()),
                "create a reorder");
   return OnednnCall(backend, std::move(desc));
 }

@@ -1,5 +1,5 @@
-// oneDNN through its C API, with memory objects and argument arrays stored once. Scratchpads are the
-// caller's (planned workspace); nothing here allocates during `execute`.
+// oneDNN through its C API, with memory objects and argument arrays stored once. Scratchpads are
+// the caller's (planned workspace); nothing here allocates during `execute`.
 #pragma once
 
 #include <dnnl.h>
@@ -46,14 +46,15 @@ using OnednnMemory = OnednnHandle<dnnl_memory_t, dnnl_memory_destroy>;
 
 // Resident bytes of one primitive with its descriptors: upper bounds of what was measured over some
 // hundred shapes each with AVX-512 (AVX2 code is smaller). Convolutions, in any of the three
-// directions, took 50 to 120 KiB, reorders 8 to 24. Matmuls took 110 to 490: the library generates
+// directions, took 50 to 120 KiB, reorders 8 to 24. Matmuls took 110 to 560: the library generates
 // code for each combination of rests that the blocking leaves, and twice when it splits K.
 inline constexpr Bytes kConvolutionFootprint = 128 * kKiB;
 inline constexpr Bytes kReorderFootprint = 24 * kKiB;
-inline constexpr Bytes kMatmulFootprint = 176 * kKiB;          // M a multiple of 16, N of 64
-inline constexpr Bytes kMatmulRestFootprint = 40 * kKiB;       // more, for each that is not
-inline constexpr Bytes kMatmulLongFootprint = 48 * kKiB;       // more, when K > 512
-inline constexpr Bytes kMatmulLongRestFootprint = 136 * kKiB;  // instead of the rest's, when K > 512
+inline constexpr Bytes kMatmulFootprint = 176 * kKiB;     // M a multiple of 16, N of 64
+inline constexpr Bytes kMatmulRestFootprint = 40 * kKiB;  // more, for each that is not
+inline constexpr Bytes kMatmulLongFootprint = 48 * kKiB;  // more, when K > 512
+inline constexpr Bytes kMatmulLongRestFootprint =
+    168 * kKiB;  // instead of the rest's, when K > 512
 
 // A plain (strided) or, with format_any, library-chosen description. dims in oneDNN's order.
 OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
@@ -64,15 +65,16 @@ void onednn_append_relu(OnednnAttr& attr);  // the primitive's result goes throu
 // The layout in oneDNN's letters, "ABcd16b16a": part of the numerics key.
 std::string onednn_layout(const_dnnl_memory_desc_t desc);
 
-// A primitive with its argument list. Usage: build from a primitive descriptor, `bind` the arguments in
-// order, then per call `set(i, pointer)` and `execute`.
+// A primitive with its argument list. Usage: build from a primitive descriptor, `bind` the
+// arguments in order, then per call `set(i, pointer)` and `execute`.
 class OnednnCall {
  public:
   OnednnCall() = default;
   OnednnCall(CpuBackend& backend, OnednnPrimitiveDesc desc);
   explicit operator bool() const { return static_cast<bool>(primitive_); }
 
-  // The description the primitive wants for an argument, e.g. dnnl_query_weights_md. Owned by the call.
+  // The description the primitive wants for an argument, e.g. dnnl_query_weights_md. Owned by the
+  // call.
   const_dnnl_memory_desc_t query(dnnl_query_t what, int index = 0) const;
   Bytes scratchpad_bytes() const;
   const char* implementation() const;  // "brgemm:avx512_core", part of the numerics key
@@ -91,6 +93,7 @@ class OnednnCall {
 };
 
 // A reorder between two layouts, or an empty call when they are equal.
-OnednnCall onednn_reorder(CpuBackend& backend, const_dnnl_memory_desc_t from, const_dnnl_memory_desc_t to);
+OnednnCall onednn_reorder(CpuBackend& backend, const_dnnl_memory_desc_t from,
+                          const_dnnl_memory_desc_t to);
 
 }  // namespace pl

@@ -1,10 +1,9 @@
-#include "cli/terminal.h"
-
-#include <unistd.h>
+#include "train/progress_bar.h"
 
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
+
+#include "base/terminal.h"
 
 namespace pl {
 namespace {
@@ -54,17 +53,10 @@ std::string per_step(double seconds) {
 
 }  // namespace
 
-std::FILE* human_stream() { return isatty(STDOUT_FILENO) ? stdout : stderr; }
-
-bool wants_color(std::FILE* stream) {
-  const char* no_color = std::getenv("NO_COLOR");
-  return isatty(fileno(stream)) && !(no_color && *no_color);
-}
-
-ProgressBar::ProgressBar(std::FILE* stream, std::vector<std::string> metrics)
+ProgressBar::ProgressBar(std::FILE* stream, std::vector<std::string> metrics, bool live)
     : stream_(stream),
       metrics_(std::move(metrics)),
-      live_(isatty(fileno(stream))),
+      live_(live && is_terminal(stream)),
       color_(wants_color(stream)) {}
 
 std::string ProgressBar::figures(double loss, const std::vector<double>& metrics,

@@ -1,22 +1,19 @@
-// What a person sees: colours where they are welcome, and Keras's progress bar.
+// Keras's progress bar, for the command line and for fit().
 #pragma once
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "train/loop.h"
 
 namespace pl {
 
-// Text for people goes to stdout on a terminal, else to stderr, so that stdout stays free for JSON.
-std::FILE* human_stream();
-bool wants_color(std::FILE* stream);  // a terminal, and NO_COLOR is not set
-
-// Keras's bar: "12/938 ━━━━━━━━━━━━━━━━━━━━ 4s 5ms/step - accuracy: 0.7312 - loss: 0.7534". Redrawn
-// in place on a terminal; elsewhere one line per epoch.
+// "12/938 ━━━━━━━━━━━━━━━━━━━━ 4s 5ms/step - accuracy: 0.7312 - loss: 0.7534". Redrawn in place on
+// a terminal; elsewhere, or when `live` is false (Keras's verbose=2), one line per epoch.
 class ProgressBar : public TrainObserver {
  public:
-  ProgressBar(std::FILE* stream, std::vector<std::string> metrics);
+  ProgressBar(std::FILE* stream, std::vector<std::string> metrics, bool live = true);
   void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override;
   void on_step(const StepEvent& event) override;
   void on_epoch(const EpochEvent& event) override;

@@ -1,0 +1,29 @@
+// Fashion-MNIST within 128 MiB: the plan before training, the accuracy and the measured memory
+// after.
+#include "plimsoll.h"
+
+#include <cstdio>
+
+int main() {
+  using namespace pl;
+  try {
+    const auto train = fashion_mnist_source(Part::train), test = fashion_mnist_source(Part::test);
+    Sequential model(Shape{28, 28, 1},
+                     {Conv2D(32, 3, {.activation = "relu"}), MaxPooling2D(2),
+                      Conv2D(64, 3, {.activation = "relu"}), MaxPooling2D(2), Flatten(),
+                      Dense(64, {.activation = "relu"}), Dense(10, {.activation = "softmax"})});
+    model.compile(
+        {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}});
+    const FitOptions options{
+        .batch_size = 128, .memory = "128MiB", .validation_data = *test, .x_scale = 1.0 / 255};
+    std::puts(model.summary({.batch_size = 128}).c_str());
+    std::puts(to_text(model.plan(*train, options)).c_str());
+    const History history = model.fit(*train, options);
+    std::printf("memory: planned %s, measured %s\n", format_bytes(history.planned_process).c_str(),
+                format_bytes(history.measured_process).c_str());
+    std::printf("test accuracy %.4f\n", model.evaluate(*test, {.batch_size = 128})["accuracy"]);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "mnist: %s\n", error.what());
+    return error.exit_code();
+  }
+}

@@ -1,0 +1,189 @@
+#include "data/tensor_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+int64_t integer_at(const Tensor& tensor, int64_t i) {
+  switch (tensor.dtype()) {
+    case Dtype::int32:
+      return tensor.data_as<int32_t>()[i];
+    case Dtype::int64:
+      return tensor.data_as<int64_t>()[i];
+    default:
+      return tensor.data_as<uint8_t>()[i];
+  }
+}
+
+// One field: the tensor and what a sample of it is, whose dtype is int32 where y has integers.
+struct Column {
+  Tensor tensor;
+  Field field;
+  int64_t row_elements = 0;
+
+  void read_row(int64_t row, void* to) const {
+    const Bytes bytes = row_elements * size_of(tensor.dtype());
+    if (field.range) check_row(row);
+    if (tensor.dtype() == field.sample.dtype) {
+      std::memcpy(to, tensor.data_as<char>() + row * bytes, static_cast<size_t>(bytes));
+      return;
+    }
+    for (int64_t i = 0; i < row_elements; ++i)
+      static_cast<int32_t*>(to)[i] =
+          static_cast<int32_t>(integer_at(tensor, row * row_elements + i));
+  }
+
+  // The tensor may have changed since the scan; kernels index with these values.
+  void check_row(int64_t row) const {
+    for (int64_t i = 0; i < row_elements; ++i) {
+      const int64_t value = integer_at(tensor, row * row_elements + i);
+      if (value < field.range->low || value > field.range->high)
+        throw DataError("[data] tensor " + field.name + ": expected values from " +
+                        std::to_string(field.range->low) + " to " +
+                        std::to_string(field.range->high) + " as at first, received " +
+                        std::to_string(value));
+    }
+  }
+
+  void scan() {
+    ValueRange range{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    for (int64_t i = 0; i < tensor.shape().elements(); ++i) {
+      const int64_t value = integer_at(tensor, i);
+      range.low = std::min(range.low, value);
+      range.high = std::max(range.high, value);
+    }
+    field.range = range;
+  }
+};
+
+class TensorSource : public Source {
+ public:
+  explicit TensorSource(std::vector<Column> columns) : columns_(std::move(columns)) {
+    size_ = columns_[0].tensor.shape()[0];
+    for (const Column& column : columns_) fields_.push_back(column.field);
+  }
+  std::string name() const override { return "tensors"; }
+  int64_t size() const override { return size_; }
+  const std::vector<Field>& fields() const override { return fields_; }
+
+  void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
+    check(destinations.size() == columns_.size(), "one destination for each field");
+    for (size_t f = 0; f < columns_.size(); ++f) {
+      char* to = static_cast<char*>(destinations[f]);
+      if (!to) continue;
+      const Bytes row = fields_[f].sample.bytes();
+      for (int64_t index : indices) {
+        check(index >= 0 && index < size_, "an index of the source");
+        columns_[f].read_row(index, to);
+        to += row;
+      }
+    }
+  }
+
+  Bytes resident_bytes() const override {
+    Bytes bytes = 4 * kKiB;
+    for (const Column& column : columns_) bytes += column.tensor.meta().bytes();
+    return bytes;
+  }
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<Field> fields_;
+  int64_t size_ = 0;
+};
+
+Column make_column(const char* name, Tensor tensor) {
+  const std::string what = "[data] tensor " + std::string(name);
+  if (!tensor.defined()) throw DataError(what + ": expected values, received an empty tensor");
+  tensor.data();  // a symbol is refused here
+  if (tensor.shape().rank() < 1 || tensor.shape().elements() < 1)
+    throw DataError(what + ": expected samples along the first dimension, received " +
+                    tensor.meta().text());
+  Column column;
+  column.field = {name, {tensor.dtype(), tensor.shape().without_front()}, std::nullopt};
+  column.row_elements = column.field.sample.elements();
+  column.tensor = std::move(tensor);
+  if (column.tensor.dtype() == Dtype::int32 || column.tensor.dtype() == Dtype::int64) column.scan();
+  return column;
+}
+
+void finish_labels(Column& y) {
+  if (is_floating(y.tensor.dtype())) return;
+  y.scan();
+  const ValueRange& range = *y.field.range;
+  if (range.low < std::numeric_limits<int32_t>::min() ||
+      range.high > std::numeric_limits<int32_t>::max())
+    throw DataError("[data] tensor y: expected labels within int32, received " +
+                    std::to_string(range.low) + " to " + std::to_string(range.high));
+  if (y.field.sample.shape == Shape{1}) y.field.sample.shape = Shape();
+  y.field.sample.dtype = Dtype::int32;
+}
+
+// Another source's samples, with indices moved a stack's worth at a time.
+class RangeSource : public Source {
+ public:
+  RangeSource(Source& source, int64_t begin, int64_t size)
+      : source_(source), begin_(begin), size_(size) {
+    check(begin >= 0 && size >= 1 && begin + size <= source.size(), "a range of the source");
+  }
+  std::string name() const override { return source_.name(); }
+  int64_t size() const override { return size_; }
+  const std::vector<Field>& fields() const override { return source_.fields(); }
+
+  void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
+    std::array<int64_t, 256> moved;
+    std::array<void*, 8> places;
+    check(destinations.size() <= places.size(), "a few fields");
+    for (size_t done = 0; done < indices.size(); done += moved.size()) {
+      const auto part = indices.subspan(done, std::min(moved.size(), indices.size() - done));
+      for (size_t i = 0; i < part.size(); ++i) {
+        check(part[i] >= 0 && part[i] < size_, "an index of the source");
+        moved[i] = part[i] + begin_;
+      }
+      for (size_t f = 0; f < destinations.size(); ++f)
+        places[f] = destinations[f] ? static_cast<char*>(destinations[f]) +
+                                          static_cast<Bytes>(done) * fields()[f].sample.bytes()
+                                    : nullptr;
+      source_.read({moved.data(), part.size()}, {places.data(), destinations.size()});
+    }
+  }
+
+  Bytes resident_bytes() const override { return 1 * kKiB; }  // the whole source is on the bill
+
+ private:
+  Source& source_;
+  int64_t begin_, size_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> tensor_source(Tensor x, Tensor y) {
+  std::vector<Column> columns;
+  columns.push_back(make_column("x", std::move(x)));
+  columns.push_back(make_column("y", std::move(y)));
+  finish_labels(columns[1]);
+  const Dim samples = columns[0].tensor.shape()[0], targets = columns[1].tensor.shape()[0];
+  if (samples != targets)
+    throw DataError("[data] expected as many targets as samples, received x " +
+                    columns[0].tensor.shape().text() + " and y " +
+                    columns[1].tensor.shape().text());
+  return std::make_unique<TensorSource>(std::move(columns));
+}
+
+std::unique_ptr<Source> tensor_source(Tensor x) {
+  std::vector<Column> columns;
+  columns.push_back(make_column("x", std::move(x)));
+  return std::make_unique<TensorSource>(std::move(columns));
+}
+
+std::unique_ptr<Source> range_source(Source& source, int64_t begin, int64_t size) {
+  return std::make_unique<RangeSource>(source, begin, size);
+}
+
+}  // namespace pl

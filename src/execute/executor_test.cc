@@ -1,0 +1,167 @@
+// A poison run over whole training steps: no kernel changes a byte outside its grants, dead bytes
+// are never read, and what was used is what was planned.
+#include "execute/executor.h"
+
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "model/builtin.h"
+#include "op/functions.h"
+#include "op/recorder.h"
+#include "tests/graph_run.h"
+#include "train/step_trace.h"
+
+namespace pl::test {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* model;
+  int64_t batch;
+  const char* optimizer;
+  StepKind kind;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+const Case kCases[] = {
+    {"MlpSgd", "mlp", 8, "sgd", StepKind::train},
+    {"MlpAdam", "mlp", 8, "adam", StepKind::train},
+    {"MnistCnnAdam", "mnist-cnn", 8, "adam", StepKind::train},
+    {"MnistCnnOddBatch", "mnist-cnn", 3, "sgd", StepKind::train},
+    {"MnistCnnEvaluate", "mnist-cnn", 8, "adam", StepKind::evaluate},
+    {"MnistCnnPredict", "mnist-cnn", 8, "adam", StepKind::predict},
+};
+
+Graph trace(const Case& c) {
+  const BuiltinModel& model = find_builtin(c.model);
+  const Compiled compiled{optimizer_from_name(c.optimizer),
+                          loss_from_name("sparse_categorical_crossentropy"),
+                          {"accuracy"},
+                          Dtype::float32};
+  return trace_step(model.build(model.input, model.classes), compiled, {c.kind, c.batch},
+                    {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+}
+
+// Weights near a usual initialisation; optimiser slots at zero.
+void fill_model(PlannedRun& run) {
+  fill_variables(run, 4);
+  const auto& variables = run.graph().variables;
+  for (size_t v = 0; v < variables.size(); ++v)
+    for (int64_t i = 0; i < variables[v].meta.elements(); ++i)
+      static_cast<float*>(run.variable(v))[i] *=
+          variables[v].category == Category::optimizer ? 0.0f : 0.0625f;
+}
+
+// Marks the cells that a step may write.
+std::vector<bool> writable_cells(const PlannedRun& run, const Step& step) {
+  const Plan& plan = run.plan();
+  std::vector<bool> cells(static_cast<size_t>(plan.arena / plan.alignment), false);
+  auto mark = [&](ByteOffset at, Bytes bytes) {
+    for (ByteOffset byte = at; byte < at + bytes; byte += plan.alignment)
+      cells[static_cast<size_t>(byte / plan.alignment)] = true;
+  };
+  const Node& node = run.graph().nodes[static_cast<size_t>(step.node)];
+  for (size_t o = 0; o < step.out.size(); ++o)
+    mark(step.out[o], run.graph().values[static_cast<size_t>(node.out[o])].meta.bytes());
+  mark(step.workspace_at, run.prepared().kernels[static_cast<size_t>(step.node)]->workspace_bytes);
+  return cells;
+}
+
+class PoisonRun : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PoisonRun, WritesNothingOutsideItsGrants) {
+  CpuBackend backend(2);
+  PlannedRun run(trace(GetParam()), backend);
+  fill_model(run);
+  const Plan& plan = run.plan();
+  const auto alignment = static_cast<size_t>(plan.alignment);
+  for (int64_t number = 1; number <= 2; ++number) {
+    fill_inputs(run, 6, number, 10);
+    ASSERT_EQ(run.executor().steps().size(), plan.steps.size());
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+      const std::vector<bool> writable = writable_cells(run, plan.steps[s]);
+      const std::string before(run.data(), static_cast<size_t>(plan.arena));
+      const auto& bound = run.executor().steps()[s];
+      bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
+      for (size_t cell = 0; cell < writable.size(); ++cell) {
+        if (writable[cell]) continue;
+        ASSERT_EQ(
+            std::memcmp(before.data() + cell * alignment, run.data() + cell * alignment, alignment),
+            0)
+            << "step " << s << " (" << run.graph().nodes[static_cast<size_t>(bound.node)].op
+            << ") changed byte " << cell * alignment << " outside its grants";
+      }
+    }
+  }
+}
+
+TEST_P(PoisonRun, GivesTheBitsOfAPlainRun) {
+  CpuBackend backend(2);
+  const Graph graph = trace(GetParam());
+  PlannedRun plain(graph, backend), poisoned(graph, backend);
+  fill_model(plain);
+  fill_model(poisoned);
+  for (int64_t number = 1; number <= 2; ++number) {
+    fill_inputs(plain, 6, number, 10);
+    fill_inputs(poisoned, 6, number, 10);
+    plain.step();
+    poisoned.step_poisoned();
+    EXPECT_EQ(difference(plain.graph(), results(plain), results(poisoned)), "");
+  }
+}
+
+TEST_P(PoisonRun, UsesExactlyWhatWasPlanned) {
+  CpuBackend backend(2);
+  const PlannedRun run(trace(GetParam()), backend);
+  EXPECT_EQ(run.executor().used_bytes(), run.plan().arena);
+  EXPECT_GE(run.plan().arena, run.plan().bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, PoisonRun, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// `used` comes from the grants: a plan that promises more than it grants is told apart.
+TEST(Executor, CountsGrantsAndNotThePlansTotal) {
+  CpuBackend backend(1);
+  Recorder r;
+  const Tensor x = r.input("x", {Dtype::float32, Shape{20}}, true);
+  r.keep(tanh(x), "out");
+  Graph graph = r.take();
+  Prepared prepared = prepare_graph(graph, backend, {});
+  const Bytes needed = prepared.plan.arena;
+  prepared.plan.arena += 640;
+  const PlannedRun run(std::move(prepared));
+  EXPECT_EQ(run.executor().used_bytes(), needed);
+}
+
+class Failing final : public Kernel {
+ public:
+  void run(void* const*, void* const*, void*) override { throw BackendError("no more"); }
+};
+
+TEST(Executor, NamesLayerPathAndOpOfAKernelThatFails) {
+  CpuBackend backend(1);
+  Recorder r;
+  const Tensor x = r.input("x", {Dtype::float32, Shape{4}}, true);
+  {
+    PathScope path(&r, "block"), inner(&r, "activation");
+    r.keep(tanh(x), "out");
+  }
+  Prepared prepared = prepare_graph(r.take(), backend, {});
+  prepared.kernels[0] = std::make_unique<Failing>();
+  PlannedRun run(std::move(prepared));
+  EXPECT_EQ(error_of<BackendError>([&] { run.step(); }), "[block/activation] tanh: no more");
+}
+
+TEST(Executor, RefusesAStepWithoutAKernel) {
+  CpuBackend backend(1);
+  Recorder r;
+  r.keep(tanh(r.input("x", {Dtype::float32, Shape{4}}, true)), "out");
+  Prepared prepared = prepare_graph(r.take(), backend, {});
+  prepared.kernels[0].reset();
+  EXPECT_THROW(PlannedRun(std::move(prepared)), InternalError);
+}
+
+}  // namespace
+}  // namespace pl::test

@@ -1,0 +1,127 @@
+#include "op/reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/error.h"
+#include "op/philox.h"
+
+namespace pl {
+namespace {
+
+Tensor tensor(Shape shape, const std::vector<float>& values) {
+  Tensor x({Dtype::float32, std::move(shape)});
+  std::copy(values.begin(), values.end(), x.data_as<float>());
+  return x;
+}
+
+Tensor random(Shape shape) {
+  Tensor x({Dtype::float32, std::move(shape)});
+  for (int64_t i = 0; i < x.meta().elements(); ++i)
+    x.data_as<float>()[i] =
+        static_cast<float>(philox_block({1, 2}, 0, static_cast<uint64_t>(i))[0]) * 0x1p-32f - 0.5f;
+  return x;
+}
+
+std::vector<float> values(const Tensor& x) {
+  return {x.data_as<float>(), x.data_as<float>() + x.meta().elements()};
+}
+
+TEST(ReduceSum, GivesTheSameBitsAtAnyThreadCount) {
+  struct Case {
+    Shape shape;
+    std::vector<int64_t> axes;
+  };
+  // Long columns, long rows, a scalar, and rows too few for every thread to have one.
+  const std::vector<Case> cases{{{9000, 37}, {0}},
+                                {{3, 50001}, {1}},
+                                {{300001}, {}},
+                                {{2, 5000, 65}, {1}},
+                                {{60, 50, 30}, {0, 2}}};
+  for (const Case& c : cases) {
+    std::vector<std::vector<float>> results;
+    for (int threads : {1, 2, 3}) {
+      CpuBackend backend(threads);
+      BackendScope scope(backend);
+      results.push_back(values(reduce_sum(random(c.shape), c.axes)));
+    }
+    EXPECT_EQ(results[0], results[1]) << c.shape.text();
+    EXPECT_EQ(results[0], results[2]) << c.shape.text();
+  }
+}
+
+TEST(ReduceSum, IsAccurateOverManyRows) {
+  CpuBackend backend(2);
+  BackendScope scope(backend);
+  // Plain float32 addition would stop at 2^24 ones.
+  const int64_t count = (int64_t{1} << 24) + 4;
+  const Tensor ones = tensor({count}, std::vector<float>(static_cast<size_t>(count), 1.0f));
+  EXPECT_EQ(values(reduce_sum(ones))[0], static_cast<float>(count));
+  const Tensor x = random({20000, 3});
+  double exact = 0;
+  for (int64_t i = 0; i < 20000; ++i) exact += static_cast<double>(x.data_as<float>()[i * 3 + 1]);
+  EXPECT_NEAR(values(reduce_sum(x, {0}))[1], exact, 1e-5 * std::fabs(exact) + 1e-5);
+}
+
+TEST(ReduceMean, DividesByTheCount) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  const Tensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 9});
+  EXPECT_EQ(values(reduce_mean(x))[0], 4);
+  EXPECT_EQ(values(reduce_mean(x, {-1})), (std::vector<float>{2, 6}));
+  EXPECT_EQ(reduce_mean(x, {-2}, true).shape(), (Shape{1, 3}));
+}
+
+TEST(ReduceMax, SharesTheGradientAmongTies) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  const Tensor x = tensor({2, 3}, {5, 1, 5, 2, 7, 3});
+  const Attrs attrs{{"axes", std::vector<int64_t>{1}}};
+  const Tensors in{x}, out = apply(kReduceMax, in, attrs);
+  const Tensors dout{tensor({2}, {4, 6})};
+  EXPECT_EQ(values(kReduceMax.gradient({attrs, in, out, dout})[0]),
+            (std::vector<float>{2, 0, 2, 0, 6, 0}));
+}
+
+TEST(ReduceMax, KeepsNan) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(values(reduce_max(tensor({3}, {1, nan, 2})))[0]));
+  EXPECT_TRUE(std::isnan(values(reduce_max(tensor({3, 1}, {nan, 1, 2}), {0}))[0]));
+}
+
+TEST(Reduce, SaysWhichSamplesMeet) {
+  const Attrs first{{"axes", std::vector<int64_t>{0, 1}}},
+      second{{"axes", std::vector<int64_t>{1}}};
+  EXPECT_EQ(kReduceSum.rows(first, 1), Rows::sums);
+  EXPECT_EQ(kReduceMax.rows(first, 1), Rows::mixes);
+  EXPECT_EQ(kReduceSum.rows(second, 1), Rows::maps);
+  EXPECT_EQ(kReduceSum.rows(first, 0), Rows::none);
+}
+
+TEST(Reduce, RejectsWrongAxes) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  EXPECT_THROW(reduce_sum(random({2, 3}), {2}), UserError);
+  EXPECT_THROW(reduce_sum(random({2, 3}), {1, -1}), UserError);
+  EXPECT_THROW(reduce_max(random({0, 3}), {0}), UserError);
+}
+
+TEST(SumTo, UndoesABroadcast) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  const Tensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(values(sum_to(x, {3})), (std::vector<float>{5, 7, 9}));
+  EXPECT_EQ(values(sum_to(x, {2, 1})), (std::vector<float>{6, 15}));
+  EXPECT_EQ(sum_to(x, {2, 1}).shape(), (Shape{2, 1}));
+  EXPECT_EQ(values(sum_to(x, {}))[0], 21);
+  EXPECT_EQ(sum_to(x, {2, 3}).data(), x.data());
+  EXPECT_THROW(sum_to(x, {2}), UserError);
+}
+
+}  // namespace
+}  // namespace pl

@@ -1,0 +1,12 @@
+// Everything a program needs: #include "plimsoll.h", link plimsoll::plimsoll, namespace pl.
+#pragma once
+
+#include "base/bytes.h"          // kMiB, format_bytes
+#include "base/error.h"          // UserError, DataError, DoesNotFit, ...
+#include "data/source.h"         // fashion_mnist_source, npz_source, open_source, ...
+#include "data/tensor_source.h"  // tensor_source
+#include "model/layers.h"        // Dense, Conv2D, ..., Input
+#include "report/plan_report.h"  // to_text, to_json of a PlanReport
+#include "tensor/tensor.h"       // Tensor, Shape, Dtype
+#include "train/model.h"         // Model, Sequential, compile, fit, evaluate, predict
+#include "train/optimizer.h"     // Adam, SGD

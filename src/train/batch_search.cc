@@ -1,0 +1,53 @@
+#include "train/batch_search.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+
+namespace pl {
+
+// Bytes grow nearly linearly with the batch, so the bracket is narrowed by interpolation and needs
+// few plans.
+BatchFit largest_batch(const PlanForBatch& plan_for, Bytes budget, int64_t most) {
+  BatchFit best;
+  auto tries = [&](int64_t batch) -> std::optional<Bytes> {
+    try {
+      const SessionPlan plan = plan_for(batch);
+      if (plan.process() <= budget && batch > best.batch)
+        best = {batch, plan.process(), plan.prepared.front().plan.ms};
+      return plan.process();
+    } catch (const UserError&) {
+      return std::nullopt;  // a shape too large to exist
+    }
+  };
+  int64_t low = 1, high = most + 1;  // low fits; high does not
+  auto low_bytes = tries(1);
+  if (!low_bytes || *low_bytes > budget) return best;
+  double slope = 0;
+  for (int round = 0; round < 64 && high - low > 1; ++round) {
+    int64_t guess =
+        slope > 0 ? low + static_cast<int64_t>(static_cast<double>(budget - *low_bytes) / slope)
+                  : low * 2;
+    if (round % 4 == 3) guess = low + (high - low) / 2;  // in case the curve is not a line
+    guess = std::clamp(guess, low + 1, high - 1);
+    const auto bytes = tries(guess);
+    if (bytes) slope = static_cast<double>(*bytes - *low_bytes) / static_cast<double>(guess - low);
+    if (bytes && *bytes <= budget) {
+      low = guess;
+      low_bytes = bytes;
+      // Next time look just above: most often that is the end.
+      if (slope > 0 && static_cast<double>(budget - *bytes) < slope) {
+        const auto above = high - low > 1 ? tries(low + 1) : std::nullopt;
+        if (!above || *above > budget) break;
+        low += 1;
+        low_bytes = above;
+      }
+    } else {
+      high = guess;
+    }
+  }
+  return best;
+}
+
+}  // namespace pl

@@ -1,0 +1,78 @@
+// What a plan asks of memory, whether a budget allows it, and what would make it fit. Text and JSON
+// for people and programs are report/'s business; the error before step 1 is made here.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/batch_search.h"
+#include "train/session.h"
+
+namespace pl {
+
+// The `memory` of fit(): "4GiB", "500MiB", "2GB", "max" (what the system can give), or a number of
+// bytes; by default no limit but the system's own.
+class Budget {
+ public:
+  Budget() = default;
+  Budget(const char* text) : Budget(std::string(text)) {}
+  Budget(const std::string& text);  // throws UserError
+  Budget(std::integral auto bytes) : Budget(std::to_string(bytes)) {}
+  const std::optional<Bytes>& bytes() const { return bytes_; }
+
+ private:
+  std::optional<Bytes> bytes_;
+};
+
+struct Remedy {
+  std::string change;  // "--batch 16"
+  Bytes process_bytes = 0;
+  double step_ms = 0;
+};
+
+// How messages name the options: the command line's way, or the C++ face's.
+struct OptionWords {
+  const char* batch = "--batch ";
+  const char* memory = "--memory ";
+};
+
+struct PlanReport {
+  std::string model, optimizer, device = "cpu";
+  Dtype dtype = Dtype::float32;
+  int64_t batch = 0;
+  int threads = 1;
+  std::optional<Bytes> budget;
+  bool fits = true;
+  Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
+  Categories categories{};
+  double step_ms = 0;
+  std::optional<int64_t> max_batch;
+  size_t graph_nodes = 0, plan_steps = 0;
+  double plan_ms = 0;
+  std::string numerics;
+  std::vector<Remedy> remedies;
+  std::vector<LiveValue> culprits;  // the largest values at the fullest step
+  OptionWords words;
+};
+
+PlanReport describe(const SessionPlan& plan);  // the figures of the plan itself
+
+// Fills in whether `report.process` is within `report.budget`; when it is not, the remedies, the
+// largest batch first. `want_max_batch`: searches it also when the plan fits.
+void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch);
+
+// The part of a "does not fit" message behind its first line: minimum, bound, culprits, remedies.
+std::string explain(const PlanReport& report);
+
+// Throws DoesNotFit when the budget, or the system, cannot give what the plan needs. Called before
+// reserving. `held`: bytes of the arena that exist already.
+void require_room(const PlanReport& report, Bytes held = 0);
+
+// The bound on what is not in the arena was computed; here the system's own figure is held against
+// it, with all memory reserved and no step run. Throws DoesNotFit when the process is above the
+// budget; answers a warning, or "", when it is only above the plan.
+std::string check_resident(const PlanReport& report);
+
+}  // namespace pl

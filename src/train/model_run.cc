@@ -1,0 +1,239 @@
+// Model: fit, evaluate, predict, plan, summary.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "data/tensor_source.h"
+#include "train/model.h"
+#include "train/model_state.h"
+#include "train/progress_bar.h"
+#include "train/summary.h"
+
+namespace pl {
+namespace {
+
+// The sources of a fit: training and validation samples, from tensors, a Source or a split.
+class FitSources {
+ public:
+  FitSources(Source& data, const FitOptions& options) : train(&data) {
+    const double split = options.validation_split;
+    if (!(split >= 0 && split < 1))
+      throw UserError("[fit] validation_split: expected a share from 0 to below 1, received " +
+                      std::to_string(split));
+    if (!options.validation_data.empty()) {
+      // Keras: validation_data wins over validation_split.
+      validation = options.validation_data.source;
+      if (!validation)
+        validation = own(tensor_source(options.validation_data.x, options.validation_data.y));
+    } else if (split > 0) {
+      const auto at =
+          static_cast<int64_t>(std::floor(static_cast<double>(data.size()) * (1 - split)));
+      if (at < 1 || at >= data.size())
+        throw UserError("[fit] validation_split: expected samples on both sides, received " +
+                        std::to_string(split) + " of " + std::to_string(data.size()));
+      validation = own(range_source(data, at, data.size() - at));
+      split_train_ = range_source(data, 0, at);
+      train = split_train_.get();
+      extra_bytes = data.resident_bytes();  // the parts do not count it
+    }
+  }
+
+  Source* train;
+  Source* validation = nullptr;
+  Bytes extra_bytes = 0;
+
+ private:
+  Source* own(std::unique_ptr<Source> source) {
+    own_ = std::move(source);
+    return own_.get();
+  }
+  std::unique_ptr<Source> own_, split_train_;
+};
+
+ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOptions& options) {
+  state.require_compiled("fit");
+  if (options.epochs < 0)
+    throw UserError("[fit] epochs: expected 0 or more, received " + std::to_string(options.epochs));
+  return ModelCall(state, {.kind = StepKind::train,
+                           .data = sources.train,
+                           .validation = sources.validation,
+                           .batch = options.batch_size,
+                           .threads = options.threads,
+                           .x_scale = options.x_scale,
+                           .extra_bytes = sources.extra_bytes});
+}
+
+// Shows progress, and keeps the model's counters right even when an error ends the loop.
+class FitObserver : public TrainObserver {
+ public:
+  FitObserver(ModelState& state, TrainObserver* bar)
+      : state_(state), bar_(bar), steps_before_(state.iterations) {}
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override {
+    if (bar_) bar_->on_epoch_begin(epoch, epochs, steps);
+  }
+  void on_step(const StepEvent& event) override {
+    state_.iterations = steps_before_ + event.step;
+    if (bar_) bar_->on_step(event);
+  }
+  void on_epoch(const EpochEvent& event) override {
+    ++state_.epochs;
+    if (bar_) bar_->on_epoch(event);
+  }
+
+ private:
+  ModelState& state_;
+  TrainObserver* bar_;
+  int64_t steps_before_;
+};
+
+History history_of(const LoopResult& result, const std::vector<std::string>& metrics) {
+  History history;
+  for (const EpochEvent& event : result.epochs) {
+    auto& lists = history.history;
+    history.epoch.push_back(static_cast<int64_t>(history.epoch.size()));
+    lists["loss"].push_back(event.loss);
+    for (size_t m = 0; m < event.metrics.size(); ++m) lists[metrics[m]].push_back(event.metrics[m]);
+    if (event.val_loss) lists["val_loss"].push_back(*event.val_loss);
+    for (size_t m = 0; m < event.val_metrics.size(); ++m)
+      lists["val_" + metrics[m]].push_back(event.val_metrics[m]);
+  }
+  history.steps = result.steps;
+  history.step_ms = result.step_ms_median;
+  return history;
+}
+
+void announce(const PlanReport& report) {
+  std::printf("Training will use %s", format_bytes(report.process).c_str());
+  if (report.budget) std::printf(" of %s", format_bytes(*report.budget).c_str());
+  std::printf(": %s for tensors, %s for runtime, libraries and data\n",
+              format_bytes(report.arena).c_str(), format_bytes(report.fixed).c_str());
+}
+
+void require_finite(const LoopResult& result, const Variables& variables) {
+  constexpr const char* kRemedy = "; lower the optimizer's learning_rate, and check the data";
+  if (!result.finite)
+    throw BackendError("[fit] step " + std::to_string(result.steps) + ": the loss is not finite" +
+                       kRemedy);
+  if (const std::string path = variables.first_non_finite(); !path.empty())
+    throw BackendError("[fit] " + path + ": a value is not finite at the end" + kRemedy);
+}
+
+}  // namespace
+
+History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {
+  return fit(*tensor_source(x, y), options);
+}
+
+History Model::fit(Source& data, const FitOptions& options) {
+  const Bytes peak_before = process_peak();
+  const FitSources sources(data, options);
+  ModelCall call = fit_call(*state_, sources, options);
+  const PlanReport report = call.plan(options.memory, false);
+  Session session = call.start(report, options.seed);
+  if (options.verbose > 0) announce(report);
+
+  const Compiled& compiled = *state_->compiled;
+  const LoopOptions loop{.batch = call.batch(),
+                         .epochs = options.epochs,
+                         .shuffle = options.shuffle,
+                         .seed = options.seed,
+                         .learning_rate = compiled.optimizer->learning_rate,
+                         .steps_before = state_->iterations,
+                         .epochs_before = state_->epochs};
+  ProgressBar bar(stdout, compiled.metrics, options.verbose == 1);
+  FitObserver observer(*state_, options.verbose > 0 ? &bar : nullptr);
+  const LoopResult result =
+      run_training(session, loop, *sources.train, sources.validation, observer);
+
+  History history = history_of(result, compiled.metrics);
+  history.planned_process = report.process;
+  history.planned_arena = report.arena;
+  history.used_arena = session.used_bytes();
+  // The system keeps one peak for the life of the process: it is this call's if it grew in it.
+  const Bytes peak = process_peak();
+  history.measured_process = peak > peak_before ? peak : process_resident();
+  require_finite(result, session.variables());
+  call.keep_plan(session.take_plan());
+  return history;
+}
+
+Results Model::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options) {
+  return evaluate(*tensor_source(x, y), options);
+}
+
+Results Model::evaluate(Source& data, const EvaluateOptions& options) {
+  const Compiled compiled = state_->require_compiled("evaluate");
+  ModelCall call(*state_, {.kind = StepKind::evaluate,
+                           .data = &data,
+                           .batch = options.batch_size,
+                           .threads = options.threads,
+                           .x_scale = options.x_scale});
+  Session session = call.start(call.plan(options.memory, false), 0);
+  const Evaluation evaluation = pl::evaluate(session, data, call.batch());
+  Results results{{"loss", evaluation.loss}};
+  for (size_t m = 0; m < compiled.metrics.size(); ++m)
+    results[compiled.metrics[m]] = evaluation.metrics[m];
+  call.keep_plan(session.take_plan());
+  return results;
+}
+
+Tensor Model::predict(const Tensor& x, const PredictOptions& options) {
+  return predict(*tensor_source(x), options);
+}
+
+Tensor Model::predict(Source& data, const PredictOptions& options) {
+  if (!state_->network.built()) state_->build(data.fields()[0].sample.shape);
+  const std::vector<Shape> outputs = state_->network.output_shapes();
+  const Meta meta{state_->settings().dtype, outputs.at(0).with_front(data.size())};
+  ModelCall call(*state_, {.kind = StepKind::predict,
+                           .data = &data,
+                           .batch = options.batch_size,
+                           .threads = options.threads,
+                           .x_scale = options.x_scale,
+                           .extra_bytes = meta.bytes()});
+  const PlanReport report = call.plan(options.memory, false);
+  require_room(report);
+  Tensor result(meta);
+  Session session = call.start(report, 0);
+  pl::predict(session, data, call.batch(), result.data());
+  call.keep_plan(session.take_plan());
+  return result;
+}
+
+PlanReport Model::plan(const Tensor& x, const Tensor& y, const FitOptions& options) {
+  return plan(*tensor_source(x, y), options);
+}
+
+PlanReport Model::plan(Source& data, const FitOptions& options) {
+  const FitSources sources(data, options);
+  ModelCall call = fit_call(*state_, sources, options);
+  PlanReport report = call.plan(options.memory, true);
+  call.keep_plan();
+  return report;
+}
+
+PlanReport Model::plan(const FitOptions& options) {
+  state_->require_compiled("plan");
+  ModelCall call(*state_, {.kind = StepKind::train,
+                           .batch = options.batch_size,
+                           .threads = options.threads,
+                           .x_scale = options.x_scale});
+  PlanReport report = call.plan(options.memory, true);
+  call.keep_plan();
+  return report;
+}
+
+std::string Model::summary(const SummaryOptions& options) {
+  state_->require_built("summary");
+  if (!state_->compiled) return summarize(state_->name, state_->network, nullptr, nullptr, {});
+  ModelCall call(
+      *state_, {.kind = StepKind::train, .batch = options.batch_size, .threads = options.threads});
+  const PlanReport report = call.plan({}, false);
+  std::string text =
+      summarize(state_->name, state_->network, &*state_->compiled, &call.session_plan(), report);
+  call.keep_plan();
+  return text;
+}
+
+}  // namespace pl

@@ -1,0 +1,164 @@
+#include "train/model_state.h"
+
+#include <algorithm>
+
+#include "backend/cpu/code_pages.h"
+#include "base/error.h"
+#include "train/samples.h"
+
+namespace pl {
+namespace {
+
+constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
+
+bool same_entries(const VariableLayout& a, const VariableLayout& b) {
+  return std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
+                    [](const auto& x, const auto& y) {
+                      return x.path == y.path && x.meta == y.meta && x.at == y.at;
+                    });
+}
+
+}  // namespace
+
+void ModelState::build(const Shape& input) {
+  if (!network.built()) {
+    network = chain(input, layers);
+  } else if (input != network.input_shapes()[0]) {
+    throw UserError("[build] " + network.calls()[0].layer->name + ": expected samples of shape " +
+                    network.input_shapes()[0].text() + " as at first, received " + input.text());
+  }
+}
+
+void ModelState::require_built(const char* call) const {
+  if (network.built()) return;
+  throw UserError(
+      "[" + std::string(call) + "] " + name +
+      ": expected an input shape; give it first, Sequential(Shape{28, 28, 1}, {...}), " +
+      "or call build() or fit()");
+}
+
+const Compiled& ModelState::require_compiled(const char* call) const {
+  if (compiled) return *compiled;
+  throw UserError("[" + std::string(call) + "] " + name +
+                  ": expected compile() before it; call compile({.optimizer = Adam(), " +
+                  ".loss = \"sparse_categorical_crossentropy\"})");
+}
+
+CpuBackend& ModelState::use_backend(int threads) {
+  if (!backend || (threads != 0 && threads != backend->threads())) {
+    auto fresh = std::make_unique<CpuBackend>(threads);
+    last.reset();
+    backend = std::move(fresh);
+  }
+  backend->use();
+  return *backend;
+}
+
+Compiled ModelState::settings() const { return compiled.value_or(Compiled{}); }
+
+VariableLayout ModelState::layout(bool training) const {
+  return layout_variables(step_variables(network, settings(), training), CpuBackend::kAlignment);
+}
+
+Variables& ModelState::weights(uint64_t seed) {
+  if (!variables) {
+    // Room for the optimiser's slots is set aside as addresses, so that a later fit() need not
+    // move the weights.
+    auto made = std::make_shared<Variables>(layout(false), compiled ? layout(true).bytes : 0);
+    made->initialize(network, seed);
+    variables = std::move(made);
+  }
+  return *variables;
+}
+
+ModelCall::ModelCall(ModelState& state, const Needs& needs)
+    : state_(state), needs_(needs), compiled_(state.settings()) {
+  if (needs.batch < 1)
+    throw UserError("[fit] batch_size: expected a positive number, received " +
+                    std::to_string(needs.batch));
+  const bool training = needs.kind == StepKind::train;
+  if (needs.data && needs.kind != StepKind::predict && needs.data->fields().size() < 2)
+    throw UserError("[fit] expected samples with targets, received x alone");
+  if (needs.data && !state.network.built()) state.build(needs.data->fields()[0].sample.shape);
+  state.require_built("plan");
+  const double x_scale = needs.x_scale.value_or(state.x_scale);
+  if (needs.data) {
+    sample_ = sample_of(*needs.data, state.network, compiled_, x_scale);
+    batch_ = std::min(needs.batch, needs.data->size());
+  } else {
+    sample_ = {
+        .x = {compiled_.dtype, state.network.input_shapes()[0]}, .y = {}, .x_scale = x_scale};
+    if (state.network.output_shapes().size() == 1)
+      sample_.y = target_meta(compiled_.loss, state.network.output_shapes()[0], compiled_.dtype);
+    batch_ = needs.batch;
+  }
+  for (const Source* source : {needs.data, needs.validation}) {
+    if (!source) continue;
+    source_bytes_ += source->resident_bytes();
+    if (sample_of(*source, state.network, compiled_, x_scale) != sample_)
+      throw DataError(
+          "[fit] validation_data: expected samples like the training data's, received " +
+          source->fields()[0].sample.text() + " with " + source->fields()[1].sample.text());
+    if (needs.kind != StepKind::predict && compiled_.loss.name == "sparse_categorical_crossentropy")
+      check_labels(*source, state.network.output_shapes()[0].back());
+  }
+  source_bytes_ += needs.extra_bytes;
+  layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
+}
+
+PlanKey ModelCall::key(int64_t batch) const {
+  PlanKey key{.signatures = {}, .sample = sample_};
+  LoopOptions loop{.batch = batch};
+  const int64_t samples = needs_.data ? needs_.data->size() : batch;
+  key.signatures =
+      needs_.kind == StepKind::train
+          ? signatures_for(loop, samples, needs_.validation ? needs_.validation->size() : 0)
+          : signatures_for(needs_.kind, batch, samples);
+  key.source_bytes = source_bytes_ + loop_bytes(loop);
+  key.variable_bytes = layout_.bytes;
+  return key;
+}
+
+SessionPlan ModelCall::plan_for(const PlanKey& key) const {
+  return plan_session(state_.network, compiled_, *state_.backend, key.signatures, key.sample,
+                      key.source_bytes, &layout_);
+}
+
+PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
+  const CpuBackend& backend = state_.use_backend(needs_.threads);
+  const PlanKey wanted = key(batch_);
+  if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
+  state_.last.reset();
+  if (!plan_) plan_ = plan_for(wanted);
+  PlanReport report = describe(*plan_);
+  report.words = {"batch_size = ", "memory = "};
+  report.model = state_.name;
+  report.optimizer = compiled_.optimizer ? compiled_.optimizer->name() : name_of(needs_.kind);
+  report.dtype = compiled_.dtype;
+  report.batch = batch_;
+  report.threads = backend.threads();
+  report.budget = budget.bytes();
+  judge(
+      report, [&](int64_t batch) { return plan_for(key(batch)); },
+      needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch);
+  return report;
+}
+
+Session ModelCall::start(const PlanReport& report, uint64_t seed) {
+  const bool training = needs_.kind == StepKind::train;
+  require_room(report, state_.variables ? state_.variables->layout().bytes : 0);
+  release_code_pages();
+  Variables& variables = state_.weights(seed);
+  if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
+    variables.adopt(layout_);
+    state_.fresh_optimizer = false;
+  }
+  Session session(std::move(*plan_), state_.variables);
+  check_resident(report);
+  state_.x_scale = sample_.x_scale;
+  return session;
+}
+
+void ModelCall::keep_plan(SessionPlan plan) { state_.last.emplace(key(batch_), std::move(plan)); }
+
+}  // namespace pl

@@ -1,0 +1,90 @@
+// What a Model holds between calls, and the way of one call from data to a running Session.
+// Internal to model*.cc.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "data/source.h"
+#include "train/budget.h"
+#include "train/loop.h"
+
+namespace pl {
+
+// What a plan was made for. Equal keys: the plan and its kernels can be used again.
+struct PlanKey {
+  std::vector<Signature> signatures;
+  SampleSpec sample;
+  Bytes source_bytes = 0;
+  Bytes variable_bytes = 0;
+  bool operator==(const PlanKey&) const = default;
+};
+
+struct ModelState {
+  std::string name;
+  std::vector<LayerRef> layers;  // of a Sequential, which may wait for its input shape
+  Network network;
+  std::optional<Compiled> compiled;
+  double x_scale = 1;
+  int64_t iterations = 0, epochs = 0;  // since compile()
+  bool fresh_optimizer = true;         // slots, if any, are not this optimiser's
+
+  std::unique_ptr<CpuBackend> backend;
+  std::shared_ptr<Variables> variables;  // null until someone asks for a weight
+  // The last call's plan and kernels, without memory to run in; so that predict in a loop plans
+  // once. Dropped before anything else is planned, and (declared last) before the backend.
+  std::optional<std::pair<PlanKey, SessionPlan>> last;
+
+  void build(const Shape& input);  // of a Sequential; throws UserError on another shape
+  void require_built(const char* call) const;
+  const Compiled& require_compiled(const char* call) const;
+  CpuBackend& use_backend(int threads);
+  Compiled settings() const;  // as compiled, or float32 without a loss
+  VariableLayout layout(bool training) const;
+  Variables& weights(uint64_t seed = 0);  // makes and initialises them when there are none
+};
+
+// One call of fit (train), evaluate or predict. Null data: as many samples as a batch has, as the
+// model would like them.
+class ModelCall {
+ public:
+  struct Needs {
+    StepKind kind;
+    Source* data = nullptr;
+    Source* validation = nullptr;
+    int64_t batch = 32;
+    int threads = 0;
+    std::optional<double> x_scale = std::nullopt;
+    Bytes extra_bytes = 0;  // that the caller holds besides
+  };
+  // Builds the network if need be; throws UserError or DataError when data and model do not match.
+  ModelCall(ModelState& state, const Needs& needs);
+
+  int64_t batch() const { return batch_; }
+  // Plans, unless the last call's plan serves.
+  PlanReport plan(const Budget& budget, bool want_max_batch);
+  // After plan(): checks the room, brings the variables into place, reserves.
+  Session start(const PlanReport& report, uint64_t seed);
+  const SessionPlan& session_plan() const { return *plan_; }  // after plan()
+  // After start() or plan(): leaves the plan with the model for the next call.
+  void keep_plan(SessionPlan plan);
+  void keep_plan() { keep_plan(std::move(*plan_)); }
+
+ private:
+  PlanKey key(int64_t batch) const;
+  SessionPlan plan_for(const PlanKey& key) const;
+
+  ModelState& state_;
+  Needs needs_;
+  Compiled compiled_;
+  SampleSpec sample_;
+  VariableLayout layout_;
+  Bytes source_bytes_ = 0;
+  int64_t batch_ = 0;
+  std::optional<SessionPlan> plan_;
+};
+
+}  // namespace pl

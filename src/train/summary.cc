@@ -1,0 +1,204 @@
+#include "train/summary.h"
+
+#include <algorithm>
+#include <map>
+
+#include "backend/cpu/cpu_backend.h"
+#include "plan/storage.h"
+
+namespace pl {
+namespace {
+
+size_t index(int id) { return static_cast<size_t>(id); }
+
+// A table with a heading, in the box characters that Keras uses. Cells are ASCII.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> heading) { rows_.push_back(std::move(heading)); }
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+  std::string text() const {
+    std::vector<size_t> width(rows_[0].size(), 0);
+    for (const auto& row : rows_)
+      for (size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
+    std::string out = rule(width, "┏", "━", "┳", "┓");
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const char* bar = r == 0 ? "┃" : "│";
+      out += bar;
+      for (size_t c = 0; c < width.size(); ++c) {
+        const std::string pad(width[c] - rows_[r][c].size(), ' ');
+        // Names and shapes to the left, figures to the right.
+        out += ' ';
+        out += c < 2 ? rows_[r][c] + pad : pad + rows_[r][c];
+        out += ' ';
+        out += bar;
+      }
+      out += "\n";
+      if (r == 0) out += rule(width, "┡", "━", "╇", "┩");
+    }
+    return out + rule(width, "└", "─", "┴", "┘");
+  }
+
+ private:
+  static std::string rule(const std::vector<size_t>& width, const char* left, const char* line,
+                          const char* cross, const char* right) {
+    std::string out = left;
+    for (size_t c = 0; c < width.size(); ++c) {
+      if (c > 0) out += cross;
+      for (size_t i = 0; i < width[c] + 2; ++i) out += line;
+    }
+    return out + right + "\n";
+  }
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number), out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "(None";
+  for (Dim dim : shape) text += ", " + std::to_string(dim);
+  return text + ")";
+}
+
+struct LayerBytes {
+  int64_t count = 0;
+  Bytes weights = 0, gradients = 0, slots = 0;
+
+  LayerBytes& operator+=(const LayerBytes& other) {
+    count += other.count;
+    weights += other.weights;
+    gradients += other.gradients;
+    slots += other.slots;
+    return *this;
+  }
+};
+
+// Sizes are grants, as on the plan's bill.
+LayerBytes layer_bytes(const Network& network, const Network::Call& call,
+                       const Compiled* compiled) {
+  LayerBytes sum;
+  for (int w : call.weights) {
+    const NetworkWeight& weight = network.weights()[index(w)];
+    const Meta meta{compiled ? compiled->dtype : Dtype::float32, weight.shape};
+    const Bytes grant = align_up(meta.bytes(), CpuBackend::kAlignment);
+    sum.count += meta.elements();
+    sum.weights += grant;
+    if (!compiled || !weight.trainable) continue;
+    sum.gradients += grant;
+    sum.slots += grant * static_cast<Bytes>(compiled->optimizer->slots().size());
+  }
+  return sum;
+}
+
+std::string totals(const Network& network, const LayerBytes& sum, const Compiled* compiled,
+                   const PlanReport& report) {
+  int64_t trainable = 0;
+  for (const NetworkWeight& weight : network.weights())
+    if (weight.trainable) trainable += weight.shape.elements();
+  auto line = [](const char* what, int64_t count, Bytes bytes) {
+    return std::string(" ") + what + ": " + grouped(count) + " (" + format_bytes(bytes) + ")\n";
+  };
+  const int64_t size = size_of(compiled ? compiled->dtype : Dtype::float32);
+  const int64_t fixed = sum.count - trainable;
+  std::string out = line("Total params", sum.count, sum.count * size) +
+                    line("Trainable params", trainable, trainable * size) +
+                    line("Non-trainable params", fixed, fixed * size);
+  if (!compiled) return out + " compile() first to see what training takes\n";
+  const auto slots = static_cast<int64_t>(compiled->optimizer->slots().size());
+  out += line("Optimizer params", trainable * slots, trainable * slots * size);
+  const auto at_peak = [&](Category category) {
+    return format_bytes(report.categories[index(static_cast<int>(category))]);
+  };
+  out += " Training with " + std::string(compiled->optimizer->name()) + " at batch size " +
+         std::to_string(report.batch) + " in " + std::string(name_of(compiled->dtype)) + ":\n";
+  out += "  at the fullest step: " + at_peak(Category::activations) + " of activations, " +
+         at_peak(Category::gradients) + " of gradients, " + at_peak(Category::workspace) +
+         " of workspace\n";
+  out += "  planned (arena): " + format_bytes(report.arena) + "\n";
+  out += "  process: " + format_bytes(report.process) + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, Bytes>> kept_for_backward(const Prepared& prepared) {
+  const Graph& graph = prepared.graph;
+  const Storage storage = derive_storage(graph, prepared.facts, prepared.plan.alignment);
+  // The backward pass starts where the first gradient is made.
+  const int steps = static_cast<int>(storage.order.size());
+  int backward = steps;
+  for (int s = steps - 1; s >= 0; --s)
+    for (ValueId out : graph.nodes[index(storage.order[index(s)])].out)
+      if (graph.values[index(out)].category == Category::gradients) backward = s;
+  std::vector<bool> kept(graph.values.size(), false);
+  for (ValueId id : graph.keep) kept[index(id)] = true;
+  std::map<std::string, Bytes> bytes;
+  for (size_t b = 0; b < storage.blocks.size(); ++b) {
+    const Block& block = storage.blocks[b];
+    const ValueId first = storage.first_value[b];
+    if (first < 0 || block.start >= backward || block.end < backward) continue;
+    // Results such as the loss stay until the step ends, but not for the backward pass.
+    if (kept[index(storage.dying_value[b])]) continue;
+    const Value& value = graph.values[index(first)];
+    if (value.category == Category::input) {
+      if (value.rows) bytes["input"] += block.bytes;
+    } else if (value.category == Category::activations) {
+      bytes[value.path] += block.bytes;
+    }
+  }
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string summarize(const std::string& name, const Network& network, const Compiled* compiled,
+                      const SessionPlan* plan, const PlanReport& report) {
+  std::map<std::string, Bytes> kept;
+  if (plan)
+    for (const auto& [path, bytes] : kept_for_backward(plan->prepared.front()))
+      kept[path.substr(0, path.find('/'))] += bytes;
+  std::vector<std::string> heading{"Layer (type)", "Output Shape", "Param #", "Parameters"};
+  if (compiled)
+    for (const char* column : {"Gradients", "Optimizer", "Activations"}) heading.push_back(column);
+  Table table(heading);
+  Bytes all_kept = 0;
+  auto add = [&](const std::string& label, const std::string& shape, const std::string& path,
+                 const LayerBytes& layer) {
+    std::vector<std::string> row{label, shape, grouped(layer.count), format_bytes(layer.weights)};
+    if (compiled) {
+      row.push_back(format_bytes(layer.gradients));
+      row.push_back(format_bytes(layer.slots));
+      row.push_back(format_bytes(kept[path]));
+      all_kept += kept[path];
+    }
+    table.add(std::move(row));
+  };
+  if (!network.input_shapes().empty())
+    add("input (Input)", shape_text(network.input_shapes()[0]), "input", {});
+  LayerBytes sum;
+  std::map<const Layer*, bool> seen;
+  for (const Network::Call& call : network.calls()) {
+    if (seen[call.layer.get()]) continue;  // a shared layer is one line
+    seen[call.layer.get()] = true;
+    const LayerBytes layer = layer_bytes(network, call, compiled);
+    add(call.layer->name + " (" + call.layer->kind() + ")", shape_text(call.shape),
+        call.layer->name, layer);
+    sum += layer;
+  }
+  if (compiled && kept["loss"] > 0) add("loss (" + compiled->loss.name + ")", "", "loss", {});
+  std::vector<std::string> last{"total", "", grouped(sum.count), format_bytes(sum.weights)};
+  if (compiled) {
+    last.push_back(format_bytes(sum.gradients));
+    last.push_back(format_bytes(sum.slots));
+    last.push_back(format_bytes(all_kept));
+  }
+  table.add(std::move(last));
+  return "Model: \"" + name + "\"\n" + table.text() + totals(network, sum, compiled, report);
+}
+
+}  // namespace pl

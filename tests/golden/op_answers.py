@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Answers for the samples of the op catalogue, computed without this engine: tests/golden/op_answers.txt.
+
+The inputs come from `dump_samples` (tests/tools), the outputs from NumPy in float64; convolutions and
+their gradients from JAX. The conformance test compares the float64 reference kernels with them, so the
+formulas below are written from the definitions, not from the kernels. CI does not run this script.
+
+Usage, after adding or changing an op or a sample (needs numpy and jax):
+    build/tests-tools/dump_samples | tests/golden/op_answers.py > tests/golden/op_answers.txt
+
+The format is described in tests/op_answers.h.
+"""
+
+import json
+import struct
+import sys
+
+import numpy as np
+
+MOST_VALUES = 128  # stored for an output; larger ones are thinned out
+
+
+def step_params(raw):
+    """struct StepParams of src/op/step_params.h."""
+    step, seed, rate, scale, rows, offset = struct.unpack("<qQddqq", bytes(raw[:48].tolist()))
+    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset}
+
+
+# ---- convolution and pooling
+
+
+def padding_of(attrs, size, kernel, stride, dilation=1):
+    """Padding before and after one axis, as TensorFlow has it."""
+    if attrs.get("padding", "valid") == "valid":
+        return 0, 0
+    out = -(-size // stride)
+    total = max(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - size)
+    return total // 2, total - total // 2
+
+
+def jax_convolution(attrs):
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+    def convolve(x, w):
+        return jax.lax.conv_general_dilated(
+            x, w, window_strides=attrs.get("strides", [1, 1]),
+            padding=attrs.get("padding", "valid").upper(),
+            rhs_dilation=attrs.get("dilations", [1, 1]),
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+            feature_group_count=attrs.get("groups", 1),
+            precision=jax.lax.Precision.HIGHEST)
+
+    return jax, convolve
+
+
+def conv2d(attrs, x, w, bias=0.0):
+    _, convolve = jax_convolution(attrs)
+    y = np.asarray(convolve(x, w)) + bias
+    return np.maximum(y, 0) if attrs.get("activation") == "relu" else y
+
+
+def conv2d_input_gradient(attrs, w, dy):
+    jax, convolve = jax_convolution(attrs)
+    _, pull = jax.vjp(lambda x: convolve(x, w), np.zeros(attrs["input_shape"]))
+    return np.asarray(pull(dy)[0])
+
+
+def conv2d_weight_gradient(attrs, x, dy):
+    jax, convolve = jax_convolution(attrs)
+    _, pull = jax.vjp(lambda w: convolve(x, w), np.zeros(attrs["kernel_shape"]))
+    dw = np.asarray(pull(dy)[0])
+    return (dw, dy.sum((0, 1, 2))) if attrs.get("with_bias") else dw
+
+
+def windows(attrs, shape):
+    """(oh, ow, first row, first column) of each pooling window; firsts may be negative."""
+    (ph, pw), (sh, sw) = attrs["pool_size"], attrs["strides"]
+    top, below = padding_of(attrs, shape[1], ph, sh)
+    left, right = padding_of(attrs, shape[2], pw, sw)
+    for oh in range((shape[1] + top + below - ph) // sh + 1):
+        for ow in range((shape[2] + left + right - pw) // sw + 1):
+            yield oh, ow, oh * sh - top, ow * sw - left
+
+
+def max_pool(attrs, x):
+    ph, pw = attrs["pool_size"]
+    places = list(windows(attrs, x.shape))
+    shape = (x.shape[0], places[-1][0] + 1, places[-1][1] + 1, x.shape[3])
+    y, index = np.empty(shape), np.empty(shape, np.int64)
+    for oh, ow, top, left in places:
+        window = np.full((x.shape[0], ph, pw, x.shape[3]), -np.inf)
+        for r in range(max(top, 0), min(top + ph, x.shape[1])):
+            for c in range(max(left, 0), min(left + pw, x.shape[2])):
+                window[:, r - top, c - left] = x[:, r, c]
+        flat = window.reshape(x.shape[0], ph * pw, x.shape[3])
+        y[:, oh, ow], index[:, oh, ow] = flat.max(1), flat.argmax(1)
+    return y, index
+
+
+def max_pool_gradient(attrs, index, dy):
+    pw = attrs["pool_size"][1]
+    dx = np.zeros(attrs["input_shape"])
+    for oh, ow, top, left in windows(attrs, dx.shape):
+        for b in range(dx.shape[0]):
+            for ch in range(dx.shape[3]):
+                r = top + int(index[b, oh, ow, ch]) // pw
+                c = left + int(index[b, oh, ow, ch]) % pw
+                if 0 <= r < dx.shape[1] and 0 <= c < dx.shape[2]:  # else the maximum was padding
+                    dx[b, r, c, ch] += dy[b, oh, ow, ch]
+    return dx
+
+
+# ---- softmax, losses, metrics
+
+
+def softmax(x):
+    if x.size == 0:
+        return x
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def cross_entropy(x, targets):
+    p = softmax(x)
+    return -(targets * np.log(p)).sum(-1), p
+
+
+def argmax(x):
+    return x.argmax(-1) if x.size else np.zeros(x.shape[:-1], np.int64)
+
+
+def one_hot(labels, depth):
+    return (labels.astype(np.int64)[..., None] == np.arange(depth)).astype(np.float64)
+
+
+def cross_entropy_gradient(p, targets, dloss):
+    return (p * targets.sum(-1, keepdims=True) - targets) * dloss[:, None]
+
+
+# ---- updates, by Keras's formulas
+
+
+def sgd_momentum(attrs, w, velocity, g, params):
+    rate, momentum = step_params(params)["learning_rate"], attrs.get("momentum", 0.9)
+    velocity = momentum * velocity - rate * g
+    return w + (momentum * velocity - rate * g if attrs.get("nesterov") else velocity), velocity
+
+
+def adam(attrs, w, m, v, g, params):
+    p = step_params(params)
+    b1, b2 = attrs.get("beta_1", 0.9), attrs.get("beta_2", 0.999)
+    alpha = p["learning_rate"] * np.sqrt(1 - b2 ** p["step"]) / (1 - b1 ** p["step"])
+    m = b1 * m + (1 - b1) * g
+    v = b2 * v + (1 - b2) * g * g
+    return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
+
+
+# ---- dropout
+
+
+def philox(counter, key):
+    """Philox 4x32-10 on Python integers."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p0, p1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [(p1 >> 32) ^ c[1] ^ k[0], p1 & 0xFFFFFFFF, (p0 >> 32) ^ c[3] ^ k[1], p0 & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def halves(x):
+    return [x & 0xFFFFFFFF, (x >> 32) & 0xFFFFFFFF]
+
+
+def dropout(attrs, x, params):
+    p, rate = step_params(params), attrs["rate"]
+    key = philox(halves(attrs["stream"]) + [0, 0], halves(p["seed"]))[:2]
+    base = p["row_offset"] * (x.size // x.shape[0]) if x.ndim and x.size else 0
+    y = np.zeros(x.size)
+    for i in range(x.size):
+        word = philox(halves((base + i) // 4) + halves(p["step"]), key)[(base + i) % 4]
+        if word / 2**32 >= rate:
+            y[i] = x.flat[i] / (1 - rate)
+    return y.reshape(x.shape)
+
+
+# ---- the rest
+
+
+def matmul(attrs, a, b, bias=0.0):
+    c = (a.T if attrs.get("transpose_a") else a) @ (b.T if attrs.get("transpose_b") else b) + bias
+    return np.maximum(c, 0) if attrs.get("activation") == "relu" else c
+
+
+def front(shape, x):
+    """Shapes are stored with -1 for the operand's own dimension 0."""
+    return [x.shape[0] if i == 0 and d == -1 else d for i, d in enumerate(shape)]
+
+
+def reduction(function):
+    return lambda a, x: function(x, axis=tuple(a["axes"]), keepdims=bool(a.get("keepdims", 0)))
+
+
+def cast(attrs, x):
+    if attrs["dtype"] == "bool":
+        return x != 0
+    if attrs["dtype"] == "uint8":
+        return np.clip(np.trunc(x), 0, 255)
+    return np.trunc(x) if attrs["dtype"].startswith("int") else x
+
+
+def mask(compare):
+    return lambda a, x, y: compare(x, y)
+
+
+OPS = {
+    "matmul": matmul,
+    "leaky_relu": lambda a, x: np.where(x > 0, x, a["alpha"] * x),
+    "leaky_relu_gradient": lambda a, y, dy: np.where(y > 0, dy, a["alpha"] * dy),
+    "relu": lambda a, x: np.maximum(x, 0),
+    "relu_gradient": lambda a, y, dy: np.where(y > 0, dy, 0),
+    "conv2d": conv2d,
+    "conv2d_input_gradient": conv2d_input_gradient,
+    "conv2d_weight_gradient": conv2d_weight_gradient,
+    "max_pool": max_pool,
+    "max_pool_gradient": max_pool_gradient,
+    "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[1])),
+    "sparse_softmax_cross_entropy_gradient":
+        lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[1]), d),
+    "softmax_cross_entropy": lambda a, x, t: cross_entropy(x, t),
+    "softmax_cross_entropy_gradient": lambda a, p, t, d: cross_entropy_gradient(p, t, d),
+    "sgd": lambda a, w, g, params: w - step_params(params)["learning_rate"] * g,
+    "sgd_momentum": sgd_momentum,
+    "adam": adam,
+    "add": lambda a, x, y: x + y,
+    "subtract": lambda a, x, y: x - y,
+    "multiply": lambda a, x, y: x * y,
+    "divide": lambda a, x, y: x / y,
+    "maximum": lambda a, x, y: np.maximum(x, y),
+    "minimum": lambda a, x, y: np.minimum(x, y),
+    "equal_mask": mask(np.equal),
+    "greater_mask": mask(np.greater),
+    "greater_equal_mask": mask(np.greater_equal),
+    "negative": lambda a, x: -x,
+    "exp": lambda a, x: np.exp(x),
+    "log": lambda a, x: np.log(x),
+    "sqrt": lambda a, x: np.sqrt(x),
+    "square": lambda a, x: x * x,
+    "tanh": lambda a, x: np.tanh(x),
+    "sigmoid": lambda a, x: 1 / (1 + np.exp(-x)),
+    "abs": lambda a, x: np.abs(x),
+    "sign": lambda a, x: np.sign(x),
+    "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
+    "reduce_sum": reduction(np.sum),
+    "reduce_max": reduction(np.max),
+    "cast": cast,
+    "reshape": lambda a, x: x.reshape(front(a["shape"], x)),
+    "transpose": lambda a, x: x.transpose(a["perm"]),
+    "one_hot": lambda a, labels: one_hot(labels, a["depth"]),
+    "fill": lambda a: np.full(a["shape"], a["value"]),
+    "broadcast_to": lambda a, x: np.broadcast_to(x, front(a["shape"], x)),
+    "softmax": lambda a, x: softmax(x),
+    "softmax_gradient": lambda a, y, dy: y * (dy - (y * dy).sum(-1, keepdims=True)),
+    "dropout": dropout,
+    "dropout_gradient": dropout,
+    "sparse_categorical_accuracy": lambda a, x, labels: argmax(x) == labels,
+    "categorical_accuracy": lambda a, x, targets: argmax(x) == argmax(targets),
+}
+
+
+def main():
+    print("# Made by tests/golden/op_answers.py; the format is described in tests/op_answers.h.")
+    missing = set()
+    for line in sys.stdin:
+        record = json.loads(line)
+        if record["op"] not in OPS:
+            missing.add(record["op"])
+            continue
+        inputs = [np.array(i["values"], np.float64).reshape(i["shape"]) for i in record["inputs"]]
+        inputs = [x.astype(np.uint8) if i["dtype"] == "uint8" and x.size == 64 else x
+                  for x, i in zip(inputs, record["inputs"])]
+        outputs = OPS[record["op"]](record["attrs"], *inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        print(record["op"], record["sample"], record["hash"], len(outputs))
+        for output in outputs:
+            flat = np.asarray(output, np.float64).ravel()
+            stride = max(1, flat.size // MOST_VALUES) | 1
+            print(flat.size, stride, *("%.10g" % value for value in flat[::stride]))
+    if missing:
+        sys.exit("op_answers.py: no formula for " + ", ".join(sorted(missing)))
+
+
+if __name__ == "__main__":
+    main()

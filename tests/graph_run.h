@@ -1,0 +1,275 @@
+// Two ways to run a traced graph: by its plan in one poisoned arena, and by an interpreter that
+// never reuses a byte. Whatever a plan does, both must give the same bits.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "execute/executor.h"
+#include "execute/prepared.h"
+#include "op/step_params.h"
+#include "plan/passes.h"
+
+namespace pl::test {
+
+inline constexpr unsigned char kPoison = 0xFF;  // NaN in every floating dtype
+
+inline PassOptions all_passes_off() {
+  PassOptions options;
+  for (const Pass& pass : passes()) options.off.insert(pass.name);
+  return options;
+}
+inline PassOptions only_pass(const std::string& name) {
+  PassOptions options = all_passes_off();
+  options.off.erase(name);
+  return options;
+}
+
+// Runs the plan of a graph. Not movable: the executor refers to its members.
+class PlannedRun {
+ public:
+  PlannedRun(Graph graph, Backend& backend, const PassOptions& options = {})
+      : PlannedRun(prepare_graph(graph, backend, layout_of(graph, backend.alignment()), options)) {}
+  explicit PlannedRun(Prepared prepared)
+      : prepared_(std::move(prepared)), arena_(prepared_.plan.arena) {
+    std::memset(arena_.data(), kPoison, static_cast<size_t>(arena_.bytes()));
+    executor_ = std::make_unique<Executor>(prepared_.graph, prepared_.plan, prepared_.kernels,
+                                           ArenaView{data(), data() + prepared_.plan.persistent});
+    find_dead();
+  }
+  PlannedRun(const PlannedRun&) = delete;
+  PlannedRun& operator=(const PlannedRun&) = delete;
+
+  static VariableLayout layout_of(const Graph& graph, Bytes alignment) {
+    return layout_variables(graph.variables, alignment);
+  }
+
+  const Prepared& prepared() const { return prepared_; }
+  const Graph& graph() const { return prepared_.graph; }
+  const Plan& plan() const { return prepared_.plan; }
+  const Executor& executor() const { return *executor_; }
+  char* data() { return static_cast<char*>(arena_.data()); }
+  void* input(size_t i) { return executor_->input(i); }
+  const void* kept(size_t i) { return executor_->kept(i); }
+  void* variable(size_t v) { return data() + prepared_.plan.variable_at[v]; }
+
+  void step() { executor_->step(); }
+  // The same, and every byte that nothing will read again is poisoned as soon as that is so.
+  void step_poisoned() {
+    for (size_t s = 0; s < executor_->steps().size(); ++s) {
+      const auto& bound = executor_->steps()[s];
+      bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
+      for (size_t cell : dead_[s]) std::memset(data() + cell * cell_bytes(), kPoison, cell_bytes());
+    }
+  }
+
+ private:
+  size_t cell_bytes() const { return static_cast<size_t>(prepared_.plan.alignment); }
+
+  // Backwards over the steps, by cells of one alignment: a cell lives while a later step reads it
+  // before it is written, or while a kept value or a variable is in it.
+  void find_dead() {
+    const Plan& plan = prepared_.plan;
+    const Graph& graph = prepared_.graph;
+    std::vector<bool> live(static_cast<size_t>(plan.arena) / cell_bytes(), false);
+    auto mark = [&](ByteOffset at, Bytes bytes, bool lives) {
+      const Bytes end = at + align_up(bytes, plan.alignment);
+      for (Bytes cell = at / plan.alignment; cell * plan.alignment < end; ++cell)
+        live[static_cast<size_t>(cell)] = lives;
+    };
+    auto bytes = [&](ValueId id) { return graph.values[static_cast<size_t>(id)].meta.bytes(); };
+    for (size_t v = 0; v < graph.variables.size(); ++v)
+      mark(plan.variable_at[v], graph.variables[v].meta.bytes(), true);
+    for (size_t k = 0; k < graph.keep.size(); ++k)
+      mark(plan.keep_at[k], bytes(graph.keep[k]), true);
+    dead_.resize(plan.steps.size());
+    for (size_t s = plan.steps.size(); s-- > 0;) {
+      for (size_t cell = 0; cell < live.size(); ++cell)
+        if (!live[cell]) dead_[s].push_back(cell);
+      const Step& step = plan.steps[s];
+      const Node& node = graph.nodes[static_cast<size_t>(step.node)];
+      for (size_t o = 0; o < step.out.size(); ++o)
+        if (graph.values[static_cast<size_t>(node.out[o])].variable < 0)
+          mark(step.out[o], bytes(node.out[o]), false);
+      for (size_t i = 0; i < step.in.size(); ++i) mark(step.in[i], bytes(node.in[i]), true);
+    }
+  }
+
+  Prepared prepared_;
+  Buffer arena_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::vector<size_t>> dead_;  // per step: cells that are dead behind it
+};
+
+// Runs a graph node by node, in base order, with a buffer of its own for every value.
+class Interpreter {
+ public:
+  Interpreter(const Graph& graph, Backend& backend) : graph_(graph) {
+    for (const Value& value : graph.values)
+      values_.push_back(std::make_unique<Buffer>(value.meta.bytes()));
+    for (const Node& node : graph.nodes) {
+      const Op& op = get_op(node.op);
+      Metas in, out;
+      for (ValueId id : node.in) in.push_back(meta(id));
+      for (ValueId id : node.out) out.push_back(meta(id));
+      kernels_.push_back(op.alias.empty() ? prepare(op, {backend, in, out, node.attrs}) : nullptr);
+    }
+  }
+
+  const Graph& graph() const { return graph_; }
+  void* input(size_t i) { return data(graph_.inputs[i]); }
+  const void* kept(size_t i) { return data(graph_.keep[i]); }
+  void* variable(size_t v) { return data(graph_.variables[v].first); }
+
+  void step() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) run(n);
+    for (const Variable& variable : graph_.variables)
+      if (variable.last != variable.first)
+        std::memcpy(data(variable.first), data(variable.last),
+                    static_cast<size_t>(variable.meta.bytes()));
+  }
+
+ private:
+  const Meta& meta(ValueId id) const { return graph_.values[static_cast<size_t>(id)].meta; }
+  void* data(ValueId id) { return values_[static_cast<size_t>(id)]->data(); }
+
+  void run(size_t n) {
+    const Node& node = graph_.nodes[n];
+    std::vector<void*> in, out;
+    for (ValueId id : node.in) in.push_back(data(id));
+    for (ValueId id : node.out) {
+      std::memset(data(id), kPoison, static_cast<size_t>(meta(id).bytes()));
+      out.push_back(data(id));
+    }
+    if (!kernels_[n]) {
+      for (const InOut& pair : get_op(node.op).alias)
+        std::memcpy(out[static_cast<size_t>(pair.out)], in[static_cast<size_t>(pair.in)],
+                    static_cast<size_t>(meta(node.out[static_cast<size_t>(pair.out)]).bytes()));
+      return;
+    }
+    Buffer workspace(kernels_[n]->workspace_bytes);
+    std::memset(workspace.data(), kPoison, static_cast<size_t>(workspace.bytes()));
+    kernels_[n]->run(in.data(), out.data(), workspace.data());
+  }
+
+  const Graph& graph_;
+  std::vector<std::unique_ptr<Buffer>> values_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+};
+
+// A small generator whose stream is part of the tests: never changed by a library's version.
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+  uint64_t next() {
+    uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  int below(int limit) { return static_cast<int>(next() % static_cast<uint64_t>(limit)); }
+  bool chance(double share) { return real() < share; }
+  double real() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
+
+ private:
+  uint64_t state_;
+};
+
+// Multiples of 1/64 in [-1, 1): ties, zeros and exact sums do occur.
+inline void fill_numbers(const Meta& meta, Numbers& numbers, void* data, int labels = 2) {
+  for (int64_t i = 0; i < meta.elements(); ++i) {
+    const double value = static_cast<double>(numbers.below(128) - 64) / 64;
+    switch (meta.dtype) {
+      case Dtype::float32:
+        static_cast<float*>(data)[i] = static_cast<float>(value);
+        break;
+      case Dtype::float64:
+        static_cast<double*>(data)[i] = value;
+        break;
+      case Dtype::int32:
+        static_cast<int32_t*>(data)[i] = numbers.below(labels);
+        break;
+      default:
+        static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(numbers.below(256));
+    }
+  }
+}
+
+// Inputs may lie where a step has worked, so they are written anew before each. `Run` is either of
+// the two above.
+template <class Run>
+void fill_inputs(Run& run, uint64_t seed, int64_t step = 1, int labels = 2) {
+  const Graph& graph = run.graph();
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Meta& meta = graph.values[static_cast<size_t>(graph.inputs[i])].meta;
+    if (meta == step_params_meta()) {
+      const StepParams params{.step = step, .seed = 11, .learning_rate = 0.0625, .rows = 4};
+      std::memcpy(run.input(i), &params, sizeof params);
+    } else {
+      Numbers numbers(seed * 1000 + i);
+      fill_numbers(meta, numbers, run.input(i), labels);
+    }
+  }
+}
+
+template <class Run>
+void fill_variables(Run& run, uint64_t seed) {
+  const Graph& graph = run.graph();
+  for (size_t v = 0; v < graph.variables.size(); ++v) {
+    Numbers numbers(seed * 1000 + 500 + v);
+    fill_numbers(graph.variables[v].meta, numbers, run.variable(v));
+  }
+}
+
+// Bytes of all kept values and variables.
+template <class Run>
+std::vector<std::string> results(Run& run) {
+  const Graph& graph = run.graph();
+  std::vector<std::string> list;
+  for (size_t k = 0; k < graph.keep.size(); ++k)
+    list.emplace_back(static_cast<const char*>(run.kept(k)),
+                      graph.values[static_cast<size_t>(graph.keep[k])].meta.bytes());
+  for (size_t v = 0; v < graph.variables.size(); ++v)
+    list.emplace_back(static_cast<const char*>(run.variable(v)), graph.variables[v].meta.bytes());
+  return list;
+}
+
+// What differs first, or "".
+inline std::string difference(const Graph& graph, const std::vector<std::string>& a,
+                              const std::vector<std::string>& b) {
+  if (a.size() != b.size()) return "other numbers of results";
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    if (i < graph.keep.size())
+      return "kept value " + std::to_string(i) + " (" +
+             graph.values[static_cast<size_t>(graph.keep[i])].path + ")";
+    return "variable " + graph.variables[i - graph.keep.size()].path;
+  }
+  return "";
+}
+
+// The node lines of a printed graph alone, without attributes, types and paths.
+inline std::string calls(const std::string& text) {
+  std::string out, line;
+  for (std::istringstream lines(text); std::getline(lines, line);)
+    if (line[0] == '%') out += line.substr(0, line.find(')') + 1) + "\n";
+  return out;
+}
+
+// The message of the error that `action` throws, or "".
+template <class Kind, class Action>
+std::string error_of(const Action& action) {
+  try {
+    action();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace pl::test
