@@ -74,6 +74,10 @@ void write_file_atomically(const std::string& path, std::string_view bytes);
 // A file that has no name and goes with its descriptor, in $TMPDIR or /tmp.
 File write_unlinked_file(const WriteCallback& writer);
 
+// Throws DataError unless write_file_atomically could write `path`: its folder exists and may be
+// written to, and nothing but a regular file stands there.
+void check_writable(const std::string& path);
+
 // The folder and those above it; no error when it is there. DataError otherwise.
 void make_directories(const std::string& path);
 

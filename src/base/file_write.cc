@@ -133,6 +133,14 @@ void write_file_atomically(const std::string& path, const WriteCallback& writer)
   sync_folder_of(target);
 }
 
+void check_writable(const std::string& path) {
+  const std::string name = draft_name(final_target(path));
+  Draft draft;  // gone again at the end
+  draft.fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (draft.fd < 0) fail(path, errno);
+  draft.name = name;
+}
+
 void write_file_atomically(const std::string& path, std::string_view bytes) {
   write_file_atomically(path, [&](FileWriter& file) { file.write(bytes); });
 }

@@ -7,7 +7,7 @@
 namespace pl {
 
 int run_plan(const RunOptions& options) {
-  const RunSetup setup = set_up_run(options, true);
+  const RunSetup setup = set_up_run(options, Purpose::plan);
   if (options.json) {
     std::printf("%s\n", to_json(setup.report).dump().c_str());
   } else {

@@ -52,8 +52,8 @@ struct Candidate {
   }
 };
 
-void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t most,
-                 bool want_max_batch, RunSetup& setup) {
+void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t most, Purpose purpose,
+                 RunSetup& setup) {
   PlanReport& report = setup.report;
   const auto max_batch = report.max_batch;
   report = describe(setup.plan);
@@ -64,12 +64,14 @@ void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t mo
   report.batch = setup.loop.batch;
   report.threads = setup.backend->threads();
   report.budget = options.memory;
-  judge(report, plan, most, want_max_batch);
+  std::optional<Bytes> system;
+  if (purpose == Purpose::train) system = system_limit();
+  judge(report, plan, most, purpose == Purpose::plan, system);
 }
 
 }  // namespace
 
-RunSetup set_up_run(const RunOptions& options, bool want_max_batch) {
+RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   RunSetup setup;
   const BuiltinModel& model = find_builtin(options.model);
   setup.network = model.build(options.input.value_or(model.input), model.classes);
@@ -100,7 +102,7 @@ RunSetup set_up_run(const RunOptions& options, bool want_max_batch) {
   setup.loop.batch = std::min(setup.loop.batch, most);
   setup.plan = candidate.plan(setup.loop.batch);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
-  fill_report(options, plan_for, most, want_max_batch, setup);
+  fill_report(options, plan_for, most, purpose, setup);
   if (options.data == "synthetic") {
     setup.loop.steps_per_epoch = options.steps.value_or(kDefaultSyntheticSteps);
     setup.sources.train = synthetic_source({.x = setup.sample.x,

@@ -24,7 +24,9 @@ struct RunSetup {
 };
 
 // Everything before memory is reserved. Throws UserError or DataError for bad options and data.
-// `want_max_batch`: also search the largest batch within the budget when the given one fits.
-RunSetup set_up_run(const RunOptions& options, bool want_max_batch);
+// `plan` also searches the largest batch within the budget, and may ask about another machine's
+// memory; `train` must fit this machine too.
+enum class Purpose : uint8_t { plan, train };
+RunSetup set_up_run(const RunOptions& options, Purpose purpose);
 
 }  // namespace pl

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -104,10 +105,10 @@ void print_summary(std::FILE* out, const LoopResult& result, const Session& sess
     std::fprintf(out, "test accuracy   %.4f\n", result.epochs.back().val_metrics[0]);
   std::fprintf(out, "memory planned  %s (%lld bytes)\n", format_bytes(planned).c_str(),
                static_cast<long long>(planned));
-  std::fprintf(out,
-               "memory measured %s (%lld bytes, the system's figure), %.2f %% below the plan\n",
-               format_bytes(peak).c_str(), static_cast<long long>(peak),
-               100.0 * static_cast<double>(planned - peak) / static_cast<double>(planned));
+  const double share = 100.0 * static_cast<double>(planned - peak) / static_cast<double>(planned);
+  std::fprintf(out, "memory measured %s (%lld bytes, the system's figure), %.2f %% %s the plan\n",
+               format_bytes(peak).c_str(), static_cast<long long>(peak), std::fabs(share),
+               share >= 0 ? "below" : "above");
   std::fprintf(out, "arena           %lld bytes planned, %lld used\n",
                static_cast<long long>(session.plan().arena),
                static_cast<long long>(session.used_bytes()));
@@ -117,7 +118,12 @@ void print_summary(std::FILE* out, const LoopResult& result, const Session& sess
 }  // namespace
 
 int run_train(const RunOptions& options) {
-  RunSetup setup = set_up_run(options, false);
+  RunSetup setup = set_up_run(options, Purpose::train);
+  // Whatever can be wrong with files is found before anything is trained.
+  std::unique_ptr<SafetensorsFile> weights;
+  if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
+  if (weights) check_weights(*weights, setup.plan.layout);
+  if (!options.save_weights.empty()) check_writable(options.save_weights);
   if (!options.run.empty()) {
     make_directories(options.run);
     write_file_atomically(options.run + "/plan.json", to_json(setup.report).dump(2) + "\n");
@@ -130,10 +136,6 @@ int run_train(const RunOptions& options) {
   std::FILE* out = human_stream();
   if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
   require_room(setup.report);
-  std::unique_ptr<SafetensorsFile> weights;
-  if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
-  if (weights) check_weights(*weights, setup.plan.layout);
-
   Session session(std::move(setup.plan), setup.network, options.seed);
   if (weights) load_weights(*weights, session.variables());
   if (const std::string warning = check_resident(setup.report); !warning.empty())

@@ -2,6 +2,7 @@
 // the library likes best (plain HWIO can be 2.7 times slower): they are packed into the workspace
 // before each run, and weight gradients are unpacked after it. Both cost microseconds.
 #include <algorithm>
+#include <limits>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
@@ -112,7 +113,18 @@ class Conv2dOnednn final : public Kernel {
   Bytes packed_bytes_ = 0;
 };
 
+// The library counts the elements of an image in 32 bits.
+bool countable(Dim height, Dim width, Dim channels) {
+  const auto pixels = checked_mul(height, width);
+  const auto elements = pixels ? checked_mul(*pixels, channels) : pixels;
+  return elements && *elements <= std::numeric_limits<int32_t>::max();
+}
+
 bool supported(const PrepareCall& call, const Conv2dForm& f) {
+  if (f.batch > std::numeric_limits<int32_t>::max() ||
+      !countable(f.window.h.in, f.window.w.in, f.channels) ||
+      !countable(f.window.h.out, f.window.w.out, f.filters))
+    return false;
   return call.in[0].dtype == Dtype::float32 && f.batch > 0;
 }
 

@@ -1,5 +1,6 @@
 // CPU kernels of matmul: oneDNN for float32; a plain loop for the rest, and as the reference.
 #include <algorithm>
+#include <limits>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
@@ -85,6 +86,8 @@ std::unique_ptr<Kernel> reference(const Form& f, int threads) {
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
   const Form f = form_of(call);
   if (call.in[0].dtype != Dtype::float32 || f.m == 0 || f.n == 0 || f.k == 0) return nullptr;
+  // The library's generators count in 32 bits.
+  if (std::max({f.m, f.n, f.k}) > std::numeric_limits<int32_t>::max()) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
   OnednnDesc a = onednn_desc({f.m, f.k}, f.transpose_a ? dnnl_ba : dnnl_ab);
   OnednnDesc b = onednn_desc({f.k, f.n}, f.transpose_b ? dnnl_ba : dnnl_ab);

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "base/error.h"
 
 namespace pl {
 namespace {
+
+constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
 std::string line(const char* format, const std::string& a, const std::string& b,
                  const std::string& c = "") {
@@ -43,12 +46,16 @@ PlanReport describe(const SessionPlan& plan) {
   return report;
 }
 
-void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch) {
-  if (!report.budget) return;
-  report.fits = report.process <= *report.budget;
-  if (report.fits && (!want_max_batch || report.max_batch)) return;
-  const BatchFit fit = largest_batch(
-      plan, *report.budget, report.fits ? most_batch : std::min(most_batch, report.batch - 1));
+Bytes system_limit() { return process_resident() + host_room().least(); }
+
+void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch,
+           std::optional<Bytes> system) {
+  if (!report.budget && !system) return;
+  const Bytes limit = std::min(report.budget.value_or(kUnlimited), system.value_or(kUnlimited));
+  report.fits = report.process <= limit;
+  if (report.fits && (!want_max_batch || report.max_batch || !report.budget)) return;
+  const BatchFit fit =
+      largest_batch(plan, limit, report.fits ? most_batch : std::min(most_batch, report.batch - 1));
   report.max_batch = fit.batch;
   if (report.fits) return;
   if (fit.batch > 0)
@@ -80,7 +87,7 @@ void require_room(const PlanReport& report, Bytes held) {
                      both(*report.budget) + ", needs " + both(report.process) + "\n" +
                      explain(report));
   const HostRoom room = host_room();
-  if (report.arena - held > room.least())
+  if (!report.fits || report.arena - held > room.least())
     throw DoesNotFit("[reserve] expected " + format_bytes(report.arena - held) +
                      " of free memory, " + room.tightest() + " has room for " +
                      format_bytes(room.least()) + "\n" + explain(report));

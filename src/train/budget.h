@@ -59,9 +59,14 @@ struct PlanReport {
 
 PlanReport describe(const SessionPlan& plan);  // the figures of the plan itself
 
-// Fills in whether `report.process` is within `report.budget`; when it is not, the remedies, the
-// largest batch first. `want_max_batch`: searches it also when the plan fits.
-void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch);
+// Fills in whether `report.process` is within `report.budget` and within `system` (what this
+// machine can give; absent where nothing will be reserved); when it is not, the remedies, the
+// largest batch first. `want_max_batch`: searches it also when the plan fits the budget.
+void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch,
+           std::optional<Bytes> system = std::nullopt);
+
+// What this process may hold in all: what it holds now and what the system can still give.
+Bytes system_limit();
 
 // The part of a "does not fit" message behind its first line: minimum, bound, culprits, remedies.
 std::string explain(const PlanReport& report);

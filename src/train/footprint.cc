@@ -12,9 +12,10 @@ constexpr Bytes kLibrary = 900 * kKiB;       // oneDNN's own state and what all 
 constexpr Bytes kPerThread = 32 * kKiB;      // touched stack and per-thread heap
 constexpr Bytes kPerLibraryOp = 700 * kKiB;  // code pages that running it touches
 constexpr Bytes kPerNode = 6 * kKiB;         // graph, facts, plan, executor
-// Loading and preparing have a peak of their own, before the arena is filled
-// (backend/cpu/code_pages.h bounds it). A small arena fits below it.
-constexpr Bytes kPreparePeak = 18020 * kKiB;
+// Before the arena is filled there is a peak of loading the program and one of preparing kernels,
+// which backend/cpu/code_pages.h bounds. A small arena fits below them.
+constexpr Bytes kLoadPeak = 19 * kMiB;
+constexpr Bytes kPrepareBase = 14950 * kKiB;
 
 }  // namespace
 
@@ -25,7 +26,8 @@ Bytes fixed_bytes(const FootprintFacts& facts) {
   const Bytes library =
       facts.library_ops == 0 ? 0 : kLibrary + kPerLibraryOp * static_cast<Bytes>(facts.library_ops);
   const Bytes running = kBase + library + growing;
-  return align_up(std::max(running, kPreparePeak + growing - facts.arena), 4 * kKiB);
+  const Bytes early = std::max(kLoadPeak, kPrepareBase + growing);
+  return std::max(running, early - facts.arena);
 }
 
 }  // namespace pl
