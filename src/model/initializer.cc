@@ -96,7 +96,7 @@ void check_initializer(const std::string& name) {
 void initialize(const std::string& name, const Meta& meta, uint64_t seed, const std::string& path,
                 void* data) {
   check_initializer(name);
-  const PhiloxKey key = philox_stream(seed, xxh3(path));
+  const PhiloxKey key = philox_stream(seed, xxh3("initial/" + path));
   switch (meta.dtype) {
     case Dtype::float32:
       return fill(*find(name), meta, key, static_cast<float*>(data));
