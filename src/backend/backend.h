@@ -15,7 +15,8 @@ class Backend {
   virtual ~Backend() = default;
   Device device() const { return device_; }
   int threads() const { return threads_; }
-  Bytes alignment() const { return alignment_; }  // every grant is a multiple of it
+  virtual bool narrow_simd() const { return false; }  // the library runs without its widest vectors
+  Bytes alignment() const { return alignment_; }      // every grant is a multiple of it
 
  protected:
   Backend(Device device, int threads, Bytes alignment)

@@ -7,14 +7,25 @@
 
 namespace pl {
 
+namespace {
+
+int dispatch(const CommandLine& line) {
+  if (line.command == "plan") return run_plan(line.run);
+  if (line.command == "train") return run_train(line.run);
+  if (line.command == "models") return run_models(line.models);
+  if (line.command == "bench") return run_bench(line.bench);
+  return 0;
+}
+
+}  // namespace
+
 int run_command(const std::vector<std::string>& arguments) {
   try {
-    const CommandLine line = parse_command_line(arguments);
-    if (line.command == "plan") return run_plan(line.run);
-    if (line.command == "train") return run_train(line.run);
-    if (line.command == "models") return run_models(line.models);
-    if (line.command == "bench") return run_bench(line.bench);
-    return 0;
+    const int code = dispatch(parse_command_line(arguments));
+    // An answer that nobody received is not an answer.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw BackendError("[output] stdout: the answer could not be written");
+    return code;
   } catch (const Error& error) {
     std::fprintf(stderr, "plimsoll: %s\n", error.what());
     return error.exit_code();

@@ -1,7 +1,12 @@
+#include <csignal>
+
 #include "cli/commands.h"
 #include "cli/respawn.h"
 
 int main(int argc, char** argv) {
+  // A closed pipe or a file-size limit is an error of the write, with a message, not the end of us.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   pl::respawn_with_short_spin(argv);
   return pl::run_command(std::vector<std::string>(argv + 1, argv + argc));
 }

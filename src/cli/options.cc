@@ -67,12 +67,13 @@ constexpr const char* kLaterValues[] = {"--host-memory",      "--disk",   "--all
                                         "--checkpoint-every", "--resume", "--profile", "--graph"};
 constexpr const char* kLaterFlags[] = {"--frontier", "--curve"};
 
+// `--memory "$UNSET"` is a mistake, not the default.
+std::string not_empty(const std::string& given) {
+  return given.empty() ? "expected a value, received an empty one" : "";
+}
+
 void add_run_options(CLI::App& app, Texts& texts, RunOptions& run,
                      std::map<std::string, bool>& later) {
-  // `--memory "$UNSET"` is a mistake, not the default.
-  auto not_empty = [](const std::string& given) {
-    return std::string(given.empty() ? "expected a value, received an empty one" : "");
-  };
   auto text = [&](const char* name, const char* help) {
     return app.add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
   };
@@ -174,22 +175,22 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   auto* train = app.add_subcommand(
       "train", "Plan, reserve, then train.\nWeights, plan and log go to --run FOLDER.");
   add_run_options(*train, texts, line.run, later);
-  train
-      ->add_option("--run", line.run.run, "folder for plan.json, log.jsonl and weights.safetensors")
-      ->type_name("");
-  train->add_option("--weights", line.run.weights, "start from this safetensors file")
-      ->type_name("");
-  train
-      ->add_option("--save-weights", line.run.save_weights,
-                   "write the trained weights to this safetensors file")
-      ->type_name("");
+  auto path = [&](const char* name, std::string& value, const char* help) {
+    train->add_option(name, value, help)->type_name("")->check(not_empty, "", "");
+  };
+  path("--run", line.run.run, "folder for plan.json, log.jsonl and weights.safetensors");
+  path("--weights", line.run.weights, "start from this safetensors file");
+  path("--save-weights", line.run.save_weights,
+       "write the trained weights to this safetensors file");
   auto* models =
       app.add_subcommand("models", "List the built-in models, or one's layers and weights.");
   models->add_option("name", line.models.name, "a model")->type_name("");
   models->add_flag("--json", line.models.json, "print JSON");
   auto* bench = app.add_subcommand("bench", "Time kernels and steps on this machine.");
   bench->add_option("filter", line.bench.filter, "only names that contain this")->type_name("");
-  bench->add_option("--threads", bench_threads, "threads [all cores]")->type_name("");
+  bench->add_option("--threads", bench_threads, "threads [all cores]")
+      ->type_name("")
+      ->check(not_empty, "", "");
   bench->add_flag("--json", line.bench.json, "print JSON");
   auto* report = app.add_subcommand("report", "not built yet")->group("");
   auto* data = app.add_subcommand("data", "not built yet")->group("");

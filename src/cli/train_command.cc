@@ -1,5 +1,7 @@
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "base/error.h"
@@ -19,16 +21,14 @@ class EventLog : public TrainObserver {
  public:
   EventLog(bool to_stdout, const std::string& run) : to_stdout_(to_stdout) {
     if (run.empty()) return;
+    check_writable(run + "/log.jsonl");
     log_.reset(std::fopen((run + "/log.jsonl").c_str(), "w"));
     if (!log_) throw DataError("[run] " + run + "/log.jsonl: cannot be written");
   }
   void write(const Json& event) {
     const std::string text = event.dump() + "\n";
-    if (to_stdout_) {
-      std::fputs(text.c_str(), stdout);
-      std::fflush(stdout);
-    }
-    if (log_) std::fputs(text.c_str(), log_.get());
+    if (to_stdout_) put(stdout, text, "stdout");
+    if (log_) put(log_.get(), text, "log.jsonl");
   }
   void on_step(const StepEvent& event) override {
     if (!to_stdout_ && !log_) return;
@@ -46,10 +46,14 @@ class EventLog : public TrainObserver {
     if (!event.val_metrics.empty()) json.set("val_accuracy", event.val_metrics[0]);
     json.set("seconds", event.seconds);
     write(json);
-    if (log_) std::fflush(log_.get());
   }
 
  private:
+  static void put(std::FILE* file, const std::string& text, const char* name) {
+    if (std::fputs(text.c_str(), file) < 0 || std::fflush(file) != 0)
+      throw BackendError("[output] " + std::string(name) +
+                         ": expected it to take a line, received '" + std::strerror(errno) + "'");
+  }
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
@@ -101,8 +105,8 @@ void print_summary(std::FILE* out, const LoopResult& result, const Session& sess
   const Bytes planned = session.plan().process(), peak = process_peak();
   std::fprintf(out, "\n%lld steps, median %.2f ms, %.0f samples/s\n",
                static_cast<long long>(result.steps), result.step_ms_median, result.samples_per_s);
-  if (!result.epochs.empty() && !result.epochs.back().val_metrics.empty())
-    std::fprintf(out, "test accuracy   %.4f\n", result.epochs.back().val_metrics[0]);
+  if (result.last_epoch && !result.last_epoch->val_metrics.empty())
+    std::fprintf(out, "test accuracy   %.4f\n", result.last_epoch->val_metrics[0]);
   std::fprintf(out, "memory planned  %s (%lld bytes)\n", format_bytes(planned).c_str(),
                static_cast<long long>(planned));
   const double share = 100.0 * static_cast<double>(planned - peak) / static_cast<double>(planned);
@@ -123,9 +127,12 @@ int run_train(const RunOptions& options) {
   std::unique_ptr<SafetensorsFile> weights;
   if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
   if (weights) check_weights(*weights, setup.plan.layout);
-  if (!options.save_weights.empty()) check_writable(options.save_weights);
   if (!options.run.empty()) {
     make_directories(options.run);
+    check_writable(options.run + "/weights.safetensors");
+  }
+  if (!options.save_weights.empty()) check_writable(options.save_weights);
+  if (!options.run.empty()) {
     write_file_atomically(options.run + "/plan.json", to_json(setup.report).dump(2) + "\n");
   }
   EventLog log(options.json, options.run);
@@ -149,6 +156,11 @@ int run_train(const RunOptions& options) {
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
   if (!options.json) print_summary(out, result, session, options.run);
+  if (process_peak() > setup.report.process)
+    std::fprintf(stderr,
+                 "plimsoll: warning: [memory] the process held %s, more than the planned %s, on "
+                 "this system\n",
+                 format_bytes(process_peak()).c_str(), format_bytes(setup.report.process).c_str());
   if (!result.finite)
     throw BackendError("[train] step " + std::to_string(result.steps) +
                        ": the loss is not finite; lower --learning-rate");

@@ -10,6 +10,10 @@ int64_t Layer::parameters() const {
   return count;
 }
 
+LayerRef::LayerRef(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
+  if (!layer_) throw UserError("[build] expected a layer, received null");
+}
+
 Symbolic LayerRef::operator()(const Symbolic& in) const {
   return (*this)(std::vector<Symbolic>{in});
 }

@@ -53,7 +53,7 @@ class Symbolic;
 // A shared handle to a layer; calling it on symbols builds a functional network.
 class LayerRef {
  public:
-  LayerRef(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {}
+  LayerRef(std::shared_ptr<Layer> layer);  // throws UserError on null
   Symbolic operator()(const Symbolic& in) const;
   Symbolic operator()(const std::vector<Symbolic>& in) const;
   Layer* operator->() const { return layer_.get(); }

@@ -95,9 +95,12 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
 
 std::vector<Shape> Network::output_shapes() const {
   std::vector<Shape> shapes;
-  for (int slot : outputs_)
+  for (int slot : outputs_) {
+    if (static_cast<size_t>(slot) < inputs_.size())
+      shapes.push_back(inputs_[static_cast<size_t>(slot)]);
     for (const Call& call : calls_)
       if (call.out == slot) shapes.push_back(call.shape);
+  }
   return shapes;
 }
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/onednn.h"
 #include "op/conv2d.h"
 #include "op/kernel.h"
+#include "op/relu.h"
 
 namespace pl::cpu {
 namespace {
@@ -102,7 +103,11 @@ class Conv2dOnednn final : public Kernel {
     if (reorder_ && before) reorder_.execute();
     conv_.execute();
     if (reorder_ && !before) reorder_.execute();
+    if (relu) relu->run(out, out, nullptr);
   }
+
+  // Runs behind the convolution: the library's own would turn NaN into 0.
+  std::unique_ptr<Kernel> relu;
 
  private:
   OnednnCall conv_, reorder_;
@@ -145,15 +150,16 @@ std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall& call) {
   auto& backend = static_cast<CpuBackend&>(call.backend);
   const Descs d = describe(f);
   OnednnAttr attr = onednn_user_scratchpad();
-  if (f.relu) onednn_append_relu(attr);
   OnednnPrimitiveDesc desc;
   if (!describe_forward(backend, d, attr, desc)) return nullptr;
   std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
                               {DNNL_ARG_DST, dnnl_query_dst_md, 0, -1, 0}};
   if (f.bias) others.push_back({DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2, -1});
-  return std::make_unique<Conv2dOnednn>(backend, std::move(desc), d,
-                                        Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1, -1},
-                                        others);
+  auto kernel = std::make_unique<Conv2dOnednn>(
+      backend, std::move(desc), d, Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1, -1},
+      others);
+  if (f.relu) kernel->relu = relu_simd({call.backend, call.out, call.out, call.attrs});
+  return kernel;
 }
 
 std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {

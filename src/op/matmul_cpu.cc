@@ -7,6 +7,7 @@
 #include "backend/cpu/parallel.h"
 #include "op/kernel.h"
 #include "op/matmul.h"
+#include "op/relu.h"
 
 namespace pl::cpu {
 namespace {
@@ -29,7 +30,9 @@ Form form_of(const PrepareCall& call) {
 
 class MatmulOnednn final : public Kernel {
  public:
-  MatmulOnednn(OnednnCall call, bool bias) : call_(std::move(call)) {
+  // `relu` (may be null) runs behind the primitive: the library's own would turn NaN into 0.
+  MatmulOnednn(OnednnCall call, bool bias, std::unique_ptr<Kernel> relu)
+      : call_(std::move(call)), relu_(std::move(relu)) {
     a_ = call_.bind(DNNL_ARG_SRC, call_.query(dnnl_query_src_md));
     b_ = call_.bind(DNNL_ARG_WEIGHTS, call_.query(dnnl_query_weights_md, 0));
     if (bias) bias_ = call_.bind(DNNL_ARG_BIAS, call_.query(dnnl_query_weights_md, 1));
@@ -48,10 +51,12 @@ class MatmulOnednn final : public Kernel {
     call_.set(c_, out[0]);
     if (scratch_ >= 0) call_.set(scratch_, workspace);
     call_.execute();
+    if (relu_) relu_->run(out, out, nullptr);
   }
 
  private:
   OnednnCall call_;
+  std::unique_ptr<Kernel> relu_;
   int a_, b_, c_, bias_ = -1, scratch_ = -1;
 };
 
@@ -95,12 +100,14 @@ std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
   OnednnDesc bias;
   if (f.bias) bias = onednn_desc({1, f.n}, dnnl_ab);
   OnednnAttr attr = onednn_user_scratchpad();
-  if (f.relu) onednn_append_relu(attr);
   OnednnPrimitiveDesc desc;
   if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), bias.get(),
                                         c.get(), attr.get()) != dnnl_success)
     return nullptr;
-  return std::make_unique<MatmulOnednn>(OnednnCall(backend, std::move(desc)), f.bias);
+  std::unique_ptr<Kernel> relu;
+  if (f.relu) relu = relu_simd({call.backend, call.out, call.out, call.attrs});
+  return std::make_unique<MatmulOnednn>(OnednnCall(backend, std::move(desc)), f.bias,
+                                        std::move(relu));
 }
 
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {

@@ -37,7 +37,7 @@ std::unique_ptr<Kernel> forward(const MaxPoolForm& f, int threads) {
               for (Dim kw = cols.first; kw < cols.last; ++kw) {
                 const Dim ih = oh * h.stride - h.before + kh, iw = ow * w.stride - w.before + kw;
                 const T value = x[((b * h.in + ih) * w.in + iw) * f.channels + c];
-                if (found && !(value > y[to])) continue;
+                if (found && !(value > y[to] || value != value)) continue;
                 found = true;
                 y[to] = value;
                 index[to] = static_cast<uint8_t>(kh * w.kernel + kw);

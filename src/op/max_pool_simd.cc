@@ -42,7 +42,8 @@ void pool_patch(const float* x, const Patch& p, Dim channels, float* y, uint8_t*
     for (Dim r = 0; r < rows; ++r)
       for (Dim k = r == 0 ? 1 : 0; k < cols; ++k) {
         const auto value = hn::LoadU(d, x + r * p.line + k * channels + c);
-        const auto larger = hn::Gt(value, best);
+        // NaN wins, wherever it stands.
+        const auto larger = hn::Or(hn::Gt(value, best), hn::Ne(value, value));
         best = hn::IfThenElse(larger, value, best);
         const auto position = hn::Set(di, static_cast<int32_t>(first + r * width + k));
         at = hn::IfThenElse(hn::RebindMask(di, larger), position, at);
@@ -56,7 +57,7 @@ void pool_patch(const float* x, const Patch& p, Dim channels, float* y, uint8_t*
     for (Dim r = 0; r < rows; ++r)
       for (Dim k = 0; k < cols; ++k) {
         const float value = x[r * p.line + k * channels + c];
-        if (!(value > best)) continue;
+        if (!(value > best || value != value)) continue;
         best = value;
         at = first + r * width + k;
       }

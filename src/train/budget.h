@@ -17,7 +17,7 @@ namespace pl {
 class Budget {
  public:
   Budget() = default;
-  Budget(const char* text) : Budget(std::string(text)) {}
+  Budget(const char* text) : Budget(std::string(text ? text : "")) {}
   Budget(const std::string& text);  // throws UserError
   Budget(std::integral auto bytes) : Budget(std::to_string(bytes)) {}
   const std::optional<Bytes>& bytes() const { return bytes_; }

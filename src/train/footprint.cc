@@ -7,14 +7,15 @@ namespace {
 
 // Measured on x86-64 Linux with scripts/measure-footprint, which prints how far they are off
 // elsewhere.
-constexpr Bytes kBase = 7220 * kKiB;         // program, C++ runtime, and the team's first thread
+constexpr Bytes kBase = 7260 * kKiB;         // program, C++ runtime, and the team's first thread
 constexpr Bytes kLibrary = 900 * kKiB;       // oneDNN's own state and what all its ops run
-constexpr Bytes kPerThread = 32 * kKiB;      // touched stack and per-thread heap
+constexpr Bytes kPerThread = 11 * kKiB;      // touched stack and per-thread heap
 constexpr Bytes kPerLibraryOp = 700 * kKiB;  // code pages that running it touches
+constexpr Bytes kNarrow = 3400 * kKiB;       // more of oneDNN's code on CPUs without AVX-512
 constexpr Bytes kPerNode = 6 * kKiB;         // graph, facts, plan, executor
 // Before the arena is filled there is a peak of loading the program and one of preparing kernels,
 // which backend/cpu/code_pages.h bounds. A small arena fits below them.
-constexpr Bytes kLoadPeak = 19 * kMiB;
+constexpr Bytes kLoadPeak = 19 * kMiB + 400 * kKiB;
 constexpr Bytes kPrepareBase = 14950 * kKiB;
 
 }  // namespace
@@ -23,8 +24,10 @@ Bytes fixed_bytes(const FootprintFacts& facts) {
   // Each kernel's figure is a bound of its own; together they share pages.
   const Bytes growing = kPerThread * facts.threads + kPerNode * static_cast<Bytes>(facts.nodes) +
                         facts.kernel_bytes * 3 / 4 + facts.source_bytes;
-  const Bytes library =
-      facts.library_ops == 0 ? 0 : kLibrary + kPerLibraryOp * static_cast<Bytes>(facts.library_ops);
+  Bytes library = 0;
+  if (facts.library_ops > 0)
+    library = kLibrary + kPerLibraryOp * static_cast<Bytes>(facts.library_ops) +
+              (facts.narrow_simd ? kNarrow : 0);
   const Bytes running = kBase + library + growing;
   const Bytes early = std::max(kLoadPeak, kPrepareBase + growing);
   return std::max(running, early - facts.arena);

@@ -123,7 +123,7 @@ class Trainer {
     }
     event.seconds = ms_since(start) / 1e3;
     observer_.on_epoch(event);
-    result_.epochs.push_back(std::move(event));
+    result_.last_epoch = std::move(event);
   }
 
   void run_step(const Permutation* order, int64_t begin, int64_t rows) {

@@ -63,8 +63,8 @@ struct LoopResult {
   double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
   double samples_per_s = 0;
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
-  std::vector<EpochEvent> epochs;
-  bool finite = true;  // false: it stopped at a non-finite loss
+  std::optional<EpochEvent> last_epoch;  // an observer sees them all
+  bool finite = true;                    // false: it stopped at a non-finite loss
 };
 
 // Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite

@@ -16,8 +16,12 @@ LossChoice::LossChoice(Loss loss) {
 }
 
 Model::Model() : state_(std::make_unique<ModelState>()) {}
-Model::Model(Model&&) noexcept = default;
-Model& Model::operator=(Model&&) noexcept = default;
+// A model that was moved from is an empty one, which says so when it is used.
+Model::Model(Model&& other) noexcept : Model() { state_.swap(other.state_); }
+Model& Model::operator=(Model&& other) noexcept {
+  state_.swap(other.state_);
+  return *this;
+}
 Model::~Model() = default;
 
 Model::Model(const Symbolic& input, const Symbolic& output)

@@ -25,7 +25,7 @@ namespace pl {
 struct OptimizerChoice {
   OptimizerChoice() = default;
   OptimizerChoice(OptimizerRef optimizer) : value(std::move(optimizer)) {}
-  OptimizerChoice(const char* name) : value(optimizer_from_name(name)) {}
+  OptimizerChoice(const char* name) : value(optimizer_from_name(name ? name : "")) {}
   OptimizerChoice(const std::string& name) : value(optimizer_from_name(name)) {}
   OptimizerRef value;
 };
@@ -33,7 +33,7 @@ struct OptimizerChoice {
 struct LossChoice {
   LossChoice() = default;
   LossChoice(Loss loss);  // such as {"sparse_categorical_crossentropy", .from_logits = true}
-  LossChoice(const char* name) : value(loss_from_name(name)) {}
+  LossChoice(const char* name) : value(loss_from_name(name ? name : "")) {}
   LossChoice(const std::string& name) : value(loss_from_name(name)) {}
   std::optional<Loss> value;
 };

@@ -13,6 +13,9 @@
 namespace pl {
 namespace {
 
+// Of one epoch in a History: some numbers in vectors that grow by doubling.
+constexpr Bytes kHistoryBytes = 128;
+
 // The sources of a fit: training and validation samples, from tensors, a Source or a split.
 class FitSources {
  public:
@@ -61,7 +64,7 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
                            .batch = options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .extra_bytes = sources.extra_bytes});
+                           .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes});
 }
 
 // Shows progress, and keeps the model's counters right even when an error ends the loop.
@@ -78,18 +81,7 @@ class FitObserver : public TrainObserver {
   }
   void on_epoch(const EpochEvent& event) override {
     ++state_.epochs;
-    if (bar_) bar_->on_epoch(event);
-  }
-
- private:
-  ModelState& state_;
-  TrainObserver* bar_;
-  int64_t steps_before_;
-};
-
-History history_of(const LoopResult& result, const std::vector<std::string>& metrics) {
-  History history;
-  for (const EpochEvent& event : result.epochs) {
+    const std::vector<std::string>& metrics = state_.compiled->metrics;
     auto& lists = history.history;
     history.epoch.push_back(static_cast<int64_t>(history.epoch.size()));
     lists["loss"].push_back(event.loss);
@@ -97,11 +89,16 @@ History history_of(const LoopResult& result, const std::vector<std::string>& met
     if (event.val_loss) lists["val_loss"].push_back(*event.val_loss);
     for (size_t m = 0; m < event.val_metrics.size(); ++m)
       lists["val_" + metrics[m]].push_back(event.val_metrics[m]);
+    if (bar_) bar_->on_epoch(event);
   }
-  history.steps = result.steps;
-  history.step_ms = result.step_ms_median;
-  return history;
-}
+
+  History history;  // of the epochs so far
+
+ private:
+  ModelState& state_;
+  TrainObserver* bar_;
+  int64_t steps_before_;
+};
 
 void announce(const PlanReport& report) {
   std::printf("Training will use %s", format_bytes(report.process).c_str());
@@ -146,7 +143,9 @@ History Model::fit(Source& data, const FitOptions& options) {
   const LoopResult result =
       run_training(session, loop, *sources.train, sources.validation, observer);
 
-  History history = history_of(result, compiled.metrics);
+  History history = std::move(observer.history);
+  history.steps = result.steps;
+  history.step_ms = result.step_ms_median;
   history.planned_process = report.process;
   history.planned_arena = report.arena;
   history.used_arena = session.used_bytes();

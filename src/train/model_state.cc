@@ -77,8 +77,9 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
     throw UserError("[fit] batch_size: expected a positive number, received " +
                     std::to_string(needs.batch));
   const bool training = needs.kind == StepKind::train;
-  if (needs.data && needs.kind != StepKind::predict && needs.data->fields().size() < 2)
-    throw UserError("[fit] expected samples with targets, received x alone");
+  for (const Source* source : {needs.data, needs.validation})
+    if (source && needs.kind != StepKind::predict && source->fields().size() < 2)
+      throw UserError("[fit] expected samples with targets, received x alone");
   if (needs.data && !state.network.built()) state.build(needs.data->fields()[0].sample.shape);
   state.require_built("plan");
   const double x_scale = needs.x_scale.value_or(state.x_scale);

@@ -47,6 +47,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                        .library_ops = library_ops.size(),
                        .kernel_bytes = kernel_bytes,
                        .nodes = nodes,
+                       .narrow_simd = backend.narrow_simd(),
                        .source_bytes = source_bytes,
                        .arena = result.arena};
   result.fixed = fixed_bytes(facts);

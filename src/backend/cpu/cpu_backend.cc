@@ -2,11 +2,16 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <sys/resource.h>
 
+#include "backend/cpu/host_memory.h"
 #include "backend/cpu/onednn.h"
 #include "base/error.h"
 
 namespace pl {
+
+// Address space that preparing kernels takes besides thread stacks.
+constexpr Bytes kLibraryRoom = 48 * kMiB;
 
 int available_cores() {
   cpu_set_t set;
@@ -22,15 +27,41 @@ int checked_threads(int threads) {
   return threads == 0 ? available_cores() : threads;
 }
 
+// libgomp ends the process when a thread cannot be made, so the room for their stacks is asked for
+// before. Only a limit on address space makes it fail in practice.
+void require_thread_stacks(int threads) {
+  const auto room = host_room().address_space;
+  rlimit stack{};
+  getrlimit(RLIMIT_STACK, &stack);
+  const Bytes each =
+      stack.rlim_cur == RLIM_INFINITY ? 2 * kMiB : static_cast<Bytes>(stack.rlim_cur);
+  const Bytes need = each * (threads - 1) + kLibraryRoom;
+  if (room && need > *room)
+    throw DoesNotFit("[backend] expected " + format_bytes(need) + " of address space for " +
+                     std::to_string(threads) +
+                     " threads and the libraries, the process's limit leaves " +
+                     format_bytes(*room) + "; raise ulimit -v and -d, or lower --threads");
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(int threads)
     : Backend({DeviceKind::cpu, 0}, checked_threads(threads), kAlignment) {
+  require_thread_stacks(this->threads());
   use();
+  // Starts the team now, so that its stacks are there before anything is measured. Kernels are
+  // built for this many threads and would compute something else with fewer.
+  int team = 0;
 #pragma omp parallel
   {
-    // Starts the team now, so that its stacks are there before anything is measured.
+#pragma omp single
+    team = omp_get_num_threads();
   }
+  if (team != this->threads())
+    throw UserError("[backend] --threads: expected a team of " + std::to_string(this->threads()) +
+                    ", OpenMP gave " + std::to_string(team) +
+                    "; unset OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS, or ask for fewer threads");
+  dnnl_set_verbose(0);  // it would print among our JSON
   // We hold the primitives ourselves; a second copy in the library's cache would be hidden memory.
   onednn_check(dnnl_set_primitive_cache_capacity(0), "switch off the primitive cache");
   onednn_check(dnnl_engine_create(&engine_, dnnl_cpu, 0), "create the engine");
@@ -41,6 +72,11 @@ CpuBackend::CpuBackend(int threads)
 void CpuBackend::use() const {
   omp_set_dynamic(0);
   omp_set_num_threads(threads());
+}
+
+bool CpuBackend::narrow_simd() const {
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  return (isa & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
 
 CpuBackend::~CpuBackend() {

@@ -13,6 +13,10 @@ void onednn_check(dnnl_status_t status, const char* what) {
                                    "unimplemented", "last impl reached", "runtime error",
                                    "not required"};
   const auto index = static_cast<size_t>(status);
+  if (status == dnnl_out_of_memory)
+    throw DoesNotFit("[onednn] " + std::string(what) +
+                     ": the system refused memory; raise the limit " +
+                     "(ulimit -v, -d) or free some");
   throw BackendError("[onednn] " + std::string(what) + ": " +
                      (index < std::size(names) ? names[index] : "unknown status"));
 }
@@ -34,13 +38,6 @@ OnednnAttr onednn_user_scratchpad() {
   onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attr.get(), dnnl_scratchpad_mode_user),
                "set the scratchpad mode");
   return attr;
-}
-
-void onednn_append_relu(OnednnAttr& attr) {
-  OnednnPostOps ops;
-  onednn_check(dnnl_post_ops_create(ops.out()), "create post-ops");
-  onednn_check(dnnl_post_ops_append_eltwise(ops.get(), dnnl_eltwise_relu, 0, 0), "append relu");
-  onednn_check(dnnl_primitive_attr_set_post_ops(attr.get(), ops.get()), "set post-ops");
 }
 
 std::string onednn_layout(const_dnnl_memory_desc_t desc) {

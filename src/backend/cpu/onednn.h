@@ -39,7 +39,6 @@ class OnednnHandle {
 
 using OnednnDesc = OnednnHandle<dnnl_memory_desc_t, dnnl_memory_desc_destroy>;
 using OnednnAttr = OnednnHandle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
-using OnednnPostOps = OnednnHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 using OnednnPrimitiveDesc = OnednnHandle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using OnednnPrimitive = OnednnHandle<dnnl_primitive_t, dnnl_primitive_destroy>;
 using OnednnMemory = OnednnHandle<dnnl_memory_t, dnnl_memory_destroy>;
@@ -60,7 +59,6 @@ inline constexpr Bytes kMatmulLongRestFootprint =
 OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
                        dnnl_data_type_t type = dnnl_f32);
 OnednnAttr onednn_user_scratchpad();
-void onednn_append_relu(OnednnAttr& attr);  // the primitive's result goes through relu
 
 // The layout in oneDNN's letters, "ABcd16b16a": part of the numerics key.
 std::string onednn_layout(const_dnnl_memory_desc_t desc);
