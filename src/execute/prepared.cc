@@ -41,6 +41,7 @@ Prepared prepare_graph(Graph graph, Backend& backend, const VariableLayout& layo
       facts = {kernel->workspace_bytes, kernel->key,
                predicted_ms(op.cost(in, out, node.attrs), backend.threads())};
       result.kernel_bytes += kernel->footprint;
+      result.transient_bytes = std::max(result.transient_bytes, kernel->transient);
     }
     result.facts.push_back(std::move(facts));
     result.kernels.push_back(std::move(kernel));

@@ -16,7 +16,8 @@ struct Prepared {
   std::vector<std::unique_ptr<Kernel>> kernels;  // per node; null for aliases
   std::vector<Facts> facts;                      // per node
   Plan plan;
-  Bytes kernel_bytes = 0;  // bound of what the prepared kernels hold themselves
+  Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
+  Bytes kernel_bytes = 0;     // bound of what the prepared kernels hold themselves
 };
 
 // Passes, kernels, plan, validation. `layout` covers every variable of the graph.

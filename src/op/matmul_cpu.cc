@@ -42,6 +42,11 @@ class MatmulOnednn final : public Kernel {
       scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
     key = call_.implementation();
     footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
+    // Without AVX-512 the library multiplies through its gemm, which packs copies of its operands
+    // on the heap, whatever scratchpad it was promised.
+    if (key.find("brg") == std::string::npos)
+      for (dnnl_query_t operand : {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md})
+        transient += static_cast<Bytes>(dnnl_memory_desc_get_size(call_.query(operand)));
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {

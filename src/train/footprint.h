@@ -10,11 +10,12 @@ namespace pl {
 
 struct FootprintFacts {
   int threads = 1;
-  size_t library_ops = 0;    // distinct ops that run in oneDNN: each brings pages of its code
-  Bytes kernel_bytes = 0;    // of all prepared kernels
-  size_t nodes = 0;          // of all graphs
-  bool narrow_simd = false;  // oneDNN has no AVX-512 here and runs other code
-  Bytes source_bytes = 0;    // of the input pipeline and the loop
+  size_t library_ops = 0;     // distinct ops that run in oneDNN: each brings pages of its code
+  Bytes kernel_bytes = 0;     // of all prepared kernels
+  size_t nodes = 0;           // of all graphs
+  Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
+  bool narrow_simd = false;   // oneDNN has no AVX-512 here and runs other code
+  Bytes source_bytes = 0;     // of the input pipeline and the loop
   Bytes arena = 0;
 };
 

@@ -26,13 +26,14 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       graphs.begin(), graphs.end(),
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
-  Bytes kernel_bytes = 0;
+  Bytes kernel_bytes = 0, transient_bytes = 0;
   size_t nodes = 0;
   std::set<std::string> library_ops;
   for (Graph& graph : graphs) {
     result.prepared.push_back(prepare_graph(std::move(graph), backend, result.layout));
     const Prepared& prepared = result.prepared.back();
     kernel_bytes += prepared.kernel_bytes;
+    transient_bytes = std::max(transient_bytes, prepared.transient_bytes);
     nodes += prepared.graph.nodes.size();
     for (size_t n = 0; n < prepared.facts.size(); ++n)
       if (prepared.facts[n].key.find(":onednn") != std::string::npos)
@@ -47,6 +48,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                        .library_ops = library_ops.size(),
                        .kernel_bytes = kernel_bytes,
                        .nodes = nodes,
+                       .transient_bytes = transient_bytes,
                        .narrow_simd = backend.narrow_simd(),
                        .source_bytes = source_bytes,
                        .arena = result.arena};

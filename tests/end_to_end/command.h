@@ -15,6 +15,9 @@
 
 namespace pl::test {
 
+// The sanitizer's shadow is on nobody's bill.
+inline constexpr bool kSanitized = PLIMSOLL_SANITIZED;
+
 using Words = std::vector<std::string>;
 using ::pl::testing::TempFolder;
 

@@ -6,12 +6,6 @@
 namespace pl::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;  // the sanitizer's shadow is on nobody's bill
-#else
-constexpr bool kSanitized = false;
-#endif
-
 struct Case {
   const char* name;
   const char* model;
@@ -27,6 +21,8 @@ const Case kCases[] = {
     {"SmallCnnB32", "small-cnn", "32"},
     {"SlowSmallCnnB256", "small-cnn", "256"},
     {"SlowMnistCnnB2048", "mnist-cnn", "2048"},
+    {"SlowMlpB2048", "mlp", "2048"},
+    {"SlowSmallCnnB2048", "small-cnn", "2048"},
 };
 
 Json plan(Words arguments) {

@@ -39,6 +39,7 @@ def main():
     np.savez(FILES / "fortran.npz", x=np.asfortranarray(dense_x), y=dense_y)
     np.savez(FILES / "object.npz", x=np.array([{}, []], dtype=object), y=np.zeros(2, np.int32))
     np.savez(FILES / "big_endian.npz", x=dense_x.astype(">f4"), y=np.zeros(6, np.int32))
+    np.savez(FILES / "one_sample.npz", x=np.ones((1, 4), np.float32), y=np.zeros(1, np.int64))
     tensors = {
         "dense/kernel": (np.arange(6, dtype=np.float32) * 0.5).reshape(2, 3),
         "dense/bias": np.array([1.25, -2.5, 3.0], dtype=np.float64),

@@ -1,0 +1,92 @@
+// What surrounds the process: thread settings, another instruction set, closed pipes, limits. None
+// of it may change numbers silently, break the budget, or end in a signal.
+#include <cstdlib>
+
+#include "tests/end_to_end/command.h"
+
+namespace pl::test {
+namespace {
+
+// Runs a line of shell in which $P is plimsoll.
+Finished shell(const std::string& line) {
+  const TempFolder folder;
+  ::setenv("P", PLIMSOLL_BINARY, 1);
+  ::setenv("FOLDER", (folder / "").c_str(), 1);
+  return run_words({"/bin/sh", "-c", line}, folder);
+}
+
+// Sets a variable for the commands of one test.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Setting() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(Environment, ATeamSmallerThanAskedForIsRefused) {
+  for (const char* name : {"OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS"}) {
+    const Setting setting(name, name[4] == 'T' ? "1" : "0");
+    const Finished done = plimsoll({"train", "mlp", "--steps", "2", "--threads", "2", "--json"});
+    EXPECT_EQ(done.exit, 2) << name << done.err;
+    EXPECT_NE(done.err.find(name), std::string::npos) << done.err;
+  }
+}
+
+// Without AVX-512 the library runs other code and packs operands on the heap: the bound must hold.
+TEST(Environment, OtherInstructionSetsStayBelowThePlan) {
+  if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
+  for (const char* isa : {"AVX2", "SSE41"}) {
+    const Setting setting("ONEDNN_MAX_CPU_ISA", isa);
+    for (const Words& words :
+         {Words{"mlp"}, Words{"mlp", "--batch", "2048"}, Words{"mnist-cnn", "--batch", "256"},
+          Words{"small-cnn", "--batch", "8"}}) {
+      Words train{"train"};
+      train.insert(train.end(), words.begin(), words.end());
+      for (const char* word : {"--steps", "3", "--json"}) train.push_back(word);
+      const Finished done = plimsoll_measured(train);
+      ASSERT_EQ(done.exit, 0) << done.err;
+      EXPECT_LE(done.peak, integer_at(done.event("plan"), "process_bytes"))
+          << isa << " " << words[0];
+    }
+  }
+}
+
+TEST(Environment, VerboseLibrariesDoNotMixWithJson) {
+  const Setting setting("ONEDNN_VERBOSE", "2");
+  const Finished done = plimsoll({"train", "mlp", "--steps", "2", "--json"});
+  EXPECT_EQ(done.exit, 0);
+  EXPECT_EQ(done.lines().size(), 5u);  // plan, two steps, epoch, end
+}
+
+TEST(Environment, AnAnswerThatCannotBeWrittenIsAnError) {
+  EXPECT_EQ(shell("$P plan mlp --json > /dev/full").exit, 1);
+  EXPECT_EQ(shell("$P train mlp --steps 5 --json >&-").exit, 1);
+  EXPECT_EQ(shell("($P train mlp --steps 3000 --json; echo $? >&2) | head -1").err.find("0\n"),
+            std::string::npos);
+}
+
+TEST(Environment, LimitsEndInAMessage) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need address space of their own";
+  for (const char* limit : {"ulimit -v 80000", "ulimit -d 20000", "ulimit -v 60000"}) {
+    const Finished done = shell(std::string(limit) + "; $P train mlp --steps 2 --threads 2 --json");
+    EXPECT_EQ(done.exit, 3) << limit << ": " << done.err;
+  }
+  const Finished file =
+      shell("ulimit -f 1; $P train mlp --steps 2 --save-weights $FOLDER/w > /dev/null");
+  EXPECT_EQ(file.exit, 1) << file.err;
+}
+
+TEST(Environment, ManyEpochsTakeNoMoreMemory) {
+  if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
+  const std::string data = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/files/one_sample.npz";
+  const Finished done =
+      plimsoll_measured({"train", "mlp", "--data", data, "--input", "4", "--batch", "1", "--epochs",
+                         "30000", "--threads", "1", "--json"});
+  ASSERT_EQ(done.exit, 0) << done.err;
+  EXPECT_LE(done.peak, integer_at(done.event("plan"), "process_bytes"));
+}
+
+}  // namespace
+}  // namespace pl::test
