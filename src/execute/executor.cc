@@ -5,10 +5,6 @@
 #include "base/error.h"
 
 namespace pl {
-namespace {
-size_t index(int id) { return static_cast<size_t>(id); }
-}  // namespace
-
 Executor::Executor(const Graph& graph, const Plan& plan,
                    std::span<const std::unique_ptr<Kernel>> kernels, ArenaView arena)
     : graph_(graph), arena_(arena), persistent_(plan.persistent), alignment_(plan.alignment) {

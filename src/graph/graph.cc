@@ -63,7 +63,6 @@ class Checker {
   }
 
  private:
-  static size_t index(int id) { return static_cast<size_t>(id); }
   bool in_range(ValueId id) const { return id >= 0 && index(id) < graph_.values.size(); }
 
   void require(bool holds, const std::string& what, NodeId node) const {

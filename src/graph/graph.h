@@ -16,6 +16,9 @@ using NodeId = int;
 using ValueId = int;
 using VariableId = int;
 
+// Ids are ints with -1 for none; vectors want size_t.
+constexpr size_t index(int id) { return static_cast<size_t>(id); }
+
 // What a value is for; the plan's bill is split by it.
 enum class Category : uint8_t {
   parameters,

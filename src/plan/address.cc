@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kPromotionRounds = 50;
 
-size_t index(int id) { return static_cast<size_t>(id); }
-
 bool overlap_in_time(const Block& a, const Block& b) {
   return a.start <= b.end && b.start <= a.end;
 }

@@ -10,10 +10,6 @@
 #include "plan/rewrite.h"
 
 namespace pl {
-namespace {
-size_t index(int id) { return static_cast<size_t>(id); }
-}  // namespace
-
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> list = {
       {"dead-code", "drops what neither a kept value nor a variable needs", pass::drop_dead_code},

@@ -9,8 +9,6 @@
 namespace pl {
 namespace {
 
-size_t index(int id) { return static_cast<size_t>(id); }
-
 // No schedule of this graph uses less than its variables and what its largest step reads and
 // writes.
 Bytes schedule_floor(const Graph& graph, const Storage& storage, Bytes persistent) {

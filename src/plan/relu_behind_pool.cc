@@ -14,8 +14,6 @@
 namespace pl::pass {
 namespace {
 
-size_t index(int id) { return static_cast<size_t>(id); }
-
 struct Match {
   NodeId relu = -1, pool = -1, pool_gradient = -1, relu_gradient = -1;
 };

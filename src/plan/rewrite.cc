@@ -6,10 +6,6 @@
 #include "base/error.h"
 
 namespace pl {
-namespace {
-size_t index(int id) { return static_cast<size_t>(id); }
-}  // namespace
-
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.values.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n)

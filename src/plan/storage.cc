@@ -7,8 +7,6 @@
 namespace pl {
 namespace {
 
-size_t index(int id) { return static_cast<size_t>(id); }
-
 // Works through the steps in order. Aliases are resolved first: `root_[v]` owns the bytes of v.
 class Derivation {
  public:

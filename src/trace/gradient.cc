@@ -6,8 +6,6 @@
 namespace pl {
 namespace {
 
-size_t index(int id) { return static_cast<size_t>(id); }
-
 // Values that depend on any of `wrt`, in the first `node_count` nodes.
 std::vector<bool> dependants(const Graph& graph, const Tensors& wrt) {
   std::vector<bool> depends(graph.values.size(), false);

@@ -9,8 +9,6 @@
 namespace pl {
 namespace {
 
-size_t index(int id) { return static_cast<size_t>(id); }
-
 // A table with a heading, in the box characters that Keras uses. Cells are ASCII.
 class Table {
  public:
