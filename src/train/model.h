@@ -50,7 +50,7 @@ struct Data {
   Data() = default;  // none
   Data(Tensor x_values, Tensor y_values) : x(std::move(x_values)), y(std::move(y_values)) {}
   Data(Source& samples) : source(&samples) {}
-  bool empty() const { return !source && !x.defined(); }
+  bool empty() const { return !source && !x.defined() && !y.defined(); }
   Tensor x, y;
   Source* source = nullptr;
 };
