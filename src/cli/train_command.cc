@@ -132,12 +132,11 @@ int run_train(const RunOptions& options) {
     check_writable(options.run + "/weights.safetensors");
   }
   if (!options.save_weights.empty()) check_writable(options.save_weights);
-  if (!options.run.empty()) {
-    write_file_atomically(options.run + "/plan.json", to_json(setup.report).dump(2) + "\n");
-  }
+  const Json report = to_json(setup.report);
+  if (!options.run.empty())
+    write_file_atomically(options.run + "/plan.json", report.dump(2) + "\n");
   EventLog log(options.json, options.run);
   Json plan_event = Json::object().set("event", "plan");
-  const Json report = to_json(setup.report);
   for (const auto& [key, value] : report.as_object("plan")) plan_event.set(key, value);
   log.write(plan_event);
   std::FILE* out = human_stream();
@@ -156,11 +155,11 @@ int run_train(const RunOptions& options) {
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
   if (!options.json) print_summary(out, result, session, options.run);
-  if (process_peak() > setup.report.process)
+  if (const Bytes peak = process_peak(); peak > setup.report.process)
     std::fprintf(stderr,
                  "plimsoll: warning: [memory] the process held %s, more than the planned %s, on "
                  "this system\n",
-                 format_bytes(process_peak()).c_str(), format_bytes(setup.report.process).c_str());
+                 format_bytes(peak).c_str(), format_bytes(setup.report.process).c_str());
   if (!result.finite)
     throw BackendError("[train] step " + std::to_string(result.steps) +
                        ": the loss is not finite; lower --learning-rate");

@@ -72,6 +72,23 @@ class Feeder {
   std::vector<int64_t> indices_;
 };
 
+// Runs a step that writes no variable on every batch of the source, in order; then body(signature,
+// rows).
+template <class Body>
+void for_each_batch(Session& session, StepKind kind, Source& source, int64_t batch,
+                    const Body& body) {
+  Feeder feeder(batch);
+  for (int64_t begin = 0; begin < source.size(); begin += batch) {
+    const int64_t rows = std::min(batch, source.size() - begin);
+    const size_t signature = find_signature(session, kind, rows);
+    feeder.feed(session, signature, source, nullptr, begin, rows);
+    StepParams params;
+    params.rows = rows;
+    session.run(signature, params);
+    body(signature, rows);
+  }
+}
+
 class Trainer {
  public:
   Trainer(Session& session, const LoopOptions& options, Source& train, Source* test,
@@ -221,18 +238,10 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
 }
 
 Evaluation evaluate(Session& session, Source& source, int64_t batch) {
-  Feeder feeder(batch);
   Means means;
   means.metrics.resize(session.plan().metrics);
-  for (int64_t begin = 0; begin < source.size(); begin += batch) {
-    const int64_t rows = std::min(batch, source.size() - begin);
-    const size_t signature = find_signature(session, StepKind::evaluate, rows);
-    feeder.feed(session, signature, source, nullptr, begin, rows);
-    StepParams params;
-    params.rows = rows;
-    session.run(signature, params);
-    means.add(session, signature, rows);
-  }
+  for_each_batch(session, StepKind::evaluate, source, batch,
+                 [&](size_t signature, int64_t rows) { means.add(session, signature, rows); });
   Evaluation result{.loss = means.mean_loss()};
   result.metrics.resize(means.metrics.size());
   means.write_metrics(result.metrics);
@@ -240,20 +249,13 @@ Evaluation evaluate(Session& session, Source& source, int64_t batch) {
 }
 
 void predict(Session& session, Source& source, int64_t batch, void* out) {
-  Feeder feeder(batch);
   char* to = static_cast<char*>(out);
-  for (int64_t begin = 0; begin < source.size(); begin += batch) {
-    const int64_t rows = std::min(batch, source.size() - begin);
-    const size_t signature = find_signature(session, StepKind::predict, rows);
-    feeder.feed(session, signature, source, nullptr, begin, rows);
-    StepParams params;
-    params.rows = rows;
-    session.run(signature, params);
+  for_each_batch(session, StepKind::predict, source, batch, [&](size_t signature, int64_t) {
     const Graph& graph = session.plan().prepared[signature].graph;
-    const Bytes bytes = graph.values[static_cast<size_t>(graph.keep[0])].meta.bytes();
+    const Bytes bytes = graph.values[index(graph.keep[0])].meta.bytes();
     std::memcpy(to, session.kept(signature, 0), static_cast<size_t>(bytes));
     to += bytes;
-  }
+  });
 }
 
 Bytes loop_bytes(const LoopOptions& options) {
