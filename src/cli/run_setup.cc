@@ -37,7 +37,7 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
     if (source) check_labels(*source, classes);
 }
 
-struct Candidate {
+struct BatchPlanner {
   const RunSetup& setup;
   Bytes source_bytes = 0;
 
@@ -88,10 +88,10 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                 .learning_rate = setup.compiled.optimizer->learning_rate};
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
-  Candidate candidate{setup, 0};
+  BatchPlanner planner{setup, 0};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
-    if (source) candidate.source_bytes += source->resident_bytes();
-  const PlanForBatch plan_for = [&](int64_t batch) { return candidate.plan(batch); };
+    if (source) planner.source_bytes += source->resident_bytes();
+  const PlanForBatch plan_for = [&](int64_t batch) { return planner.plan(batch); };
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
     const Bytes budget = options.memory.value_or(host_room().least());
@@ -100,7 +100,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
     setup.report.max_batch = fit.batch;
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
-  setup.plan = candidate.plan(setup.loop.batch);
+  setup.plan = planner.plan(setup.loop.batch);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, most, purpose, setup);
   if (options.data == "synthetic") {

@@ -69,9 +69,9 @@ struct Graph {
   std::vector<Loop> loops;
 };
 
-// The one loop node. The body is a graph of its own, run `trips` times. Its inputs and variables are
-// what lies outside: each is named in exactly one of the links below. Outer values are those of the
-// loop node's `in` and `out`.
+// The one loop node. The body is a graph of its own, run `trips` times. Its inputs and variables
+// are what lies outside: each is named in exactly one of the links below. Outer values are those of
+// the loop node's `in` and `out`.
 struct Loop {
   struct In {
     ValueId outer, body;

@@ -100,8 +100,8 @@ Tensor reshape(const Tensor& x, std::vector<Dim> shape) {
     shape[static_cast<size_t>(free)] = total / known;
   }
   if (Shape(shape) == x.shape()) return x;
-  // Samples lie one after another, so they may share dimension 0 with others (B, T, D) -> (B * T, D)
-  // and part from them again.
+  // Samples lie one after another, so they may share dimension 0 with others (B, T, D) -> (B * T,
+  // D) and part from them again.
   if (!shape.empty() && x.shape().rank() > 0 &&
       (shape[0] == x.shape()[0] || (carries_rows(x) && whole(shape[0], x.shape()[0]))))
     shape[0] = -1;

@@ -93,11 +93,11 @@ class Maker {
       bool allowed = true;
       for (size_t other = 0; other < node.in.size(); ++other)
         if (root(node.in[other]) == in)
-          allowed = allowed && std::any_of(op.in_place.begin(), op.in_place.end(),
-                                           [&](const InOut& candidate) {
-                                             return candidate.in == static_cast<int>(other) &&
-                                                    candidate.out == pair.out;
-                                           });
+          allowed =
+              allowed &&
+              std::any_of(op.in_place.begin(), op.in_place.end(), [&](const InOut& candidate) {
+                return candidate.in == static_cast<int>(other) && candidate.out == pair.out;
+              });
       const InOut made_pair{read_of[index(pair.in)], pair.out};
       const bool known = std::any_of(
           made.in_place.begin(), made.in_place.end(),

@@ -18,10 +18,10 @@ namespace pl {
 // What the planner knows of a node, from its prepared kernel. One per node of the graph.
 struct Facts {
   Bytes workspace = 0;
-  std::string key;       // numerics key
-  double ms = 0;         // predicted time on this machine
-  double nominal_ms = 0;  // the same on a typical one: the search looks at this, so that its answers
-                         // do not change with what was measured
+  std::string key;        // numerics key
+  double ms = 0;          // predicted time on this machine
+  double nominal_ms = 0;  // the same on a typical one: the search looks at this, so that its
+                          // answers do not change with what was measured
 };
 
 // Facts of a graph and of its loops' bodies. A loop node's own entry stays empty.
@@ -84,9 +84,9 @@ struct Plan {
   Bytes floor = 0;  // persistent + the largest single step's own operands: no schedule goes below
   Categories at_peak{};  // live bytes by category at the fullest step; the sum is `bound`
   int peak_step = -1;
-  double ms = 0;         // predicted time of a step
+  double ms = 0;  // predicted time of a step
   Recomputed recomputed;
-  std::string numerics;  // hash of all numerics keys, 16 hex digits
+  std::string numerics;             // hash of all numerics keys, 16 hex digits
   std::vector<LiveValue> culprits;  // the largest transient values at the fullest step
   // Of each loop's body, as in the graph. Its offsets count from the same arena's start; its own
   // part is [persistent, arena), the loop step's workspace. Sliced inputs and stacked values: where

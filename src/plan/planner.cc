@@ -56,7 +56,8 @@ Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, 
   for (size_t s = 0; s < laid.steps.size(); ++s)
     if (const int l = node_at(graph, laid, s).loop; l >= 0) {
       const Laid& body = laid.bodies[index(l)];
-      const Bytes most = body.live.empty() ? 0 : *std::max_element(body.live.begin(), body.live.end());
+      const Bytes most =
+          body.live.empty() ? 0 : *std::max_element(body.live.begin(), body.live.end());
       laid.live[s] -= body.height - most;
     }
   laid.peak_step =
@@ -114,7 +115,7 @@ void add_peak(const Graph& graph, const Laid& laid, Plan& plan) {
   if (loop >= 0) add_peak(graph.loops[index(loop)].body, laid.bodies[index(loop)], plan);
 }
 
-// The most bytes written into one workspace etc. are in `laid`; here they get their place.
+// Turns blocks into offsets from the arena's start.
 class Emitter {
  public:
   Emitter(const Graph& graph, const GraphFacts& facts, const Laid& laid, ByteOffset base,
@@ -141,18 +142,19 @@ class Emitter {
       account(s, ran, trips);
     }
     for (ValueId id : graph_.inputs)
-      plan_.input_at.push_back(offset(id, laid_.layout.source_block[index(id)]));
+      plan_.input_at.push_back(place_of(id, laid_.layout.source_block[index(id)]));
     for (ValueId id : graph_.keep) {
       const ValueId root = laid_.made.root[index(id)];
-      plan_.keep_at.push_back(offset(root, laid_.layout.final_block[index(root)]));
+      plan_.keep_at.push_back(place_of(root, laid_.layout.final_block[index(root)]));
     }
     return std::move(plan_);
   }
 
  private:
-  ByteOffset offset(ValueId root, int block) const {
+  // What has no bytes may lie anywhere.
+  ByteOffset place_of(ValueId root, int block) const {
     if (block >= 0) return base_ + laid_.layout.blocks[index(block)].at;
-    return std::max<ByteOffset>(outside_[index(root)], base_);  // no bytes: anywhere
+    return laid_.made.outside[index(root)] ? outside_[index(root)] : base_;
   }
 
   void emit(size_t s) {
@@ -166,15 +168,11 @@ class Emitter {
       step.in.push_back(place_of(made.reads[index(read)], blocks.reads[index(read)]));
     for (size_t o = 0; o < node.out.size(); ++o)
       step.out.push_back(place_of(made.writes[o], blocks.writes[o]));
-    if (blocks.workspace >= 0) step.workspace_at = offset(-1, blocks.workspace);
+    if (blocks.workspace >= 0)
+      step.workspace_at = base_ + laid_.layout.blocks[index(blocks.workspace)].at;
     if (node.loop >= 0) emit_loop(node, step);
     plan_.steps.push_back(std::move(step));
   }
-  ByteOffset place_of(ValueId root, int block) const {
-    if (block < 0 && laid_.made.outside[index(root)]) return outside_[index(root)];
-    return block >= 0 ? offset(root, block) : base_;
-  }
-
   void emit_loop(const Node& node, const Step& step) {
     const Loop& loop = graph_.loops[index(node.loop)];
     const ByteOffset base = step.workspace_at > 0 ? step.workspace_at : base_;

@@ -69,7 +69,8 @@ class Splitter {
     const Op& op = get_op(node.op);
     const RowMask mask = rows_in(node);
     bool behind = op.effects.writes_state;
-    for (ValueId in : node.in) behind = behind || part_[index(in)] == Part::after || summed_[index(in)];
+    for (ValueId in : node.in)
+      behind = behind || part_[index(in)] == Part::after || summed_[index(in)];
     Part part = behind ? Part::after : Part::before;
     bool any_rows = mask != 0;
     for (ValueId out : node.out) any_rows = any_rows || whole_.values[index(out)].rows;
@@ -84,7 +85,8 @@ class Splitter {
       if (output_rows(op, node.attrs, mask, static_cast<int>(o)) != Rows::sums)
         refuse(node, "mixes the samples of the batch");
       if (!is_floating(whole_.values[index(out)].meta.dtype))
-        refuse(node, "sums samples in " + std::string(name_of(whole_.values[index(out)].meta.dtype)));
+        refuse(node,
+               "sums samples in " + std::string(name_of(whole_.values[index(out)].meta.dtype)));
       summed_[index(out)] = true;
     }
     return part;
@@ -121,7 +123,8 @@ class Splitter {
 
   ValueId body_variable(const std::string& path, const Meta& meta, Category category) {
     const auto variable = static_cast<VariableId>(loop_.body.variables.size());
-    const ValueId id = add_body({.meta = meta, .variable = variable, .category = category, .path = path});
+    const ValueId id =
+        add_body({.meta = meta, .variable = variable, .category = category, .path = path});
     loop_.body.variables.push_back({path, meta, category, id, id});
     return id;
   }
@@ -132,7 +135,9 @@ class Splitter {
     const Value& value = whole_.values[index(id)];
     ValueId result;
     if (value.rows) {  // an input: trip i reads its part
-      result = add_body({.meta = slice(value.meta), .category = value.category, .rows = true,
+      result = add_body({.meta = slice(value.meta),
+                         .category = value.category,
+                         .rows = true,
                          .path = value.path});
       loop_.body.inputs.push_back(result);
       loop_.sliced.push_back({outside_[index(id)], result});
@@ -179,9 +184,11 @@ class Splitter {
       const Value& value = whole_.values[index(out)];
       if (outs[o] != (value.rows ? slice(value.meta) : value.meta))
         refuse(node, "holds the batch in its shape");
-      copy.out[o] = in_body_[index(out)] =
-          add_body({.meta = outs[o], .producer = id, .category = value.category, .rows = value.rows,
-                    .path = value.path});
+      copy.out[o] = in_body_[index(out)] = add_body({.meta = outs[o],
+                                                     .producer = id,
+                                                     .category = value.category,
+                                                     .rows = value.rows,
+                                                     .path = value.path});
     }
     loop_.body.nodes.push_back(std::move(copy));
     for (ValueId out : node.out)
@@ -237,8 +244,8 @@ class Splitter {
 
   const Graph& whole_;
   int64_t trips_, batch_;
-  std::vector<Part> part_;     // per value of the whole step
-  std::vector<bool> summed_;   // per value: made in the body, summed over the trips
+  std::vector<Part> part_;    // per value of the whole step
+  std::vector<bool> summed_;  // per value: made in the body, summed over the trips
   std::vector<ValueId> in_body_, outside_;
   Graph outer_;
   Loop loop_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "graph/graph.h"
 
 namespace pl {
 

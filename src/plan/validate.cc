@@ -14,16 +14,23 @@ namespace {
 
 class Replay {
  public:
-  Replay(const Graph& graph, const Plan& plan, std::span<const Facts> facts)
+  // `loop`: the graph is its body. What lies outside of the body's own part is then the loop's
+  // business, and `where` names it in messages.
+  Replay(const Graph& graph, const Plan& plan, const GraphFacts& facts, const Loop* loop = nullptr)
       : graph_(graph),
         plan_(plan),
         facts_(facts),
+        loop_(loop),
         content_(graph.values.size()),
+        outside_(graph.values.size(), false),
         runs_(graph.nodes.size(), 0) {}
 
   void run() {
+    require(facts_.nodes.size() == graph_.nodes.size(), "facts are missing");
     require(plan_.persistent >= 0 && plan_.arena >= plan_.persistent,
             "the arena is smaller than its variables");
+    require(plan_.loops.size() == graph_.loops.size() && facts_.loops.size() == graph_.loops.size(),
+            "a loop has no plan");
     require(plan_.variable_at.size() == graph_.variables.size() &&
                 plan_.input_at.size() == graph_.inputs.size() &&
                 plan_.keep_at.size() == graph_.keep.size(),
@@ -52,7 +59,7 @@ class Replay {
     } else if (at_ == plan_.steps.size()) {
       where = " behind the last step";
     }
-    throw InternalError("[validate] " + what + where);
+    throw InternalError("[validate] " + what + where + (loop_ ? " of a loop's body" : ""));
   }
   void require(bool holds, const std::string& what) const {
     if (!holds) fail(what);
@@ -68,9 +75,14 @@ class Replay {
   void name_contents() {
     for (size_t v = 0; v < content_.size(); ++v) content_[v] = static_cast<ValueId>(v);
     for (const Node& node : graph_.nodes)
-      for (const InOut& pair : get_op(node.op).alias)
-        content_[static_cast<size_t>(node.out[static_cast<size_t>(pair.out)])] =
-            content_[static_cast<size_t>(node.in[static_cast<size_t>(pair.in)])];
+      if (node.loop < 0)
+        for (const InOut& pair : get_op(node.op).alias)
+          content_[static_cast<size_t>(node.out[static_cast<size_t>(pair.out)])] =
+              content_[static_cast<size_t>(node.in[static_cast<size_t>(pair.in)])];
+    if (!loop_) return;
+    for (const Loop::In& link : loop_->sliced) outside_[static_cast<size_t>(link.body)] = true;
+    for (const Loop::Out& link : loop_->stacked)
+      outside_[static_cast<size_t>(content(link.body))] = true;
   }
   ValueId content(ValueId id) const { return content_[static_cast<size_t>(id)]; }
 
@@ -100,16 +112,27 @@ class Replay {
       const Variable& variable = graph_.variables[v];
       const ByteOffset at = plan_.variable_at[v];
       const Bytes bytes = granted(variable.meta.bytes());
-      check_place(at, bytes, "variable " + variable.path);
-      require(bytes <= plan_.persistent - at,
-              "variable " + variable.path + " lies in the transient part");
+      if (loop_) {
+        require(at >= 0 && at % plan_.alignment == 0, variable.path + " is not aligned");
+        require(!touch(at, bytes, plan_.persistent, plan_.arena - plan_.persistent),
+                variable.path + " lies in the body's own part");
+      } else {
+        check_place(at, bytes, "variable " + variable.path);
+        require(bytes <= plan_.persistent - at,
+                "variable " + variable.path + " lies in the transient part");
+      }
       require(free_range(at, at + bytes), "variable " + variable.path + " overlaps another");
       put(at, bytes, variable.first);
     }
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const Bytes bytes = granted(value(graph_.inputs[i]).meta.bytes());
-      check_place(plan_.input_at[i], bytes, "input " + value(graph_.inputs[i]).path);
-      require(plan_.input_at[i] >= plan_.persistent, "an input lies among the variables");
+      if (outside_[static_cast<size_t>(graph_.inputs[i])]) {
+        require(!touch(plan_.input_at[i], bytes, plan_.persistent, plan_.arena - plan_.persistent),
+                "a sliced input lies in the body's own part");
+      } else {
+        check_place(plan_.input_at[i], bytes, "input " + value(graph_.inputs[i]).path);
+        require(plan_.input_at[i] >= plan_.persistent, "an input lies among the variables");
+      }
       require(free_range(plan_.input_at[i], plan_.input_at[i] + bytes), "inputs overlap");
       put(plan_.input_at[i], bytes, graph_.inputs[i]);
     }
@@ -135,6 +158,10 @@ class Replay {
     const Step& step = plan_.steps[s];
     require(known(step.node), "unknown node");
     const Node& node = graph_.nodes[static_cast<size_t>(step.node)];
+    if (node.loop >= 0) {
+      play_loop(step, node);
+      return;
+    }
     const Op& op = get_op(node.op);
     require(op.alias.empty(), "an alias is no step");
     require(step.in.size() == node.in.size() && step.out.size() == node.out.size(),
@@ -145,7 +172,7 @@ class Replay {
       require(holds(step.in[i], node.in[i]),
               "operand " + std::to_string(i) + " (%" + std::to_string(node.in[i]) + ", " +
                   value(node.in[i]).path + ") is not where it is read");
-    const Bytes workspace = granted(facts_[static_cast<size_t>(step.node)].workspace);
+    const Bytes workspace = granted(facts_.nodes[static_cast<size_t>(step.node)].workspace);
     if (workspace > 0) {
       check_place(step.workspace_at, workspace, "the workspace");
       require(step.workspace_at >= plan_.persistent, "the workspace lies among the variables");
@@ -160,11 +187,106 @@ class Replay {
       put(step.out[o], granted(value(node.out[o]).meta.bytes()), node.out[o]);
   }
 
+  // A loop's body runs in a part of its own, which holds nothing else meanwhile; the loop reads its
+  // operands and writes its results in the places that the body names.
+  void play_loop(const Step& step, const Node& node) {
+    const Loop& loop = graph_.loops[static_cast<size_t>(node.loop)];
+    const Plan& body = plan_.loops[static_cast<size_t>(node.loop)];
+    require(step.in.size() == node.in.size() && step.out.size() == node.out.size(),
+            "operands are missing");
+    require(++runs_[static_cast<size_t>(step.node)] == 1, "a loop runs twice");
+    const Bytes own = body.arena - body.persistent;
+    require(own >= 0, "a body's part is smaller than nothing");
+    check_place(body.persistent, own, "the body's part");
+    require(body.persistent >= plan_.persistent, "the body's part lies among the variables");
+    require(body.alignment == plan_.alignment, "the body is aligned in another way");
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const Bytes bytes = granted(value(node.in[i]).meta.bytes());
+      require(holds(step.in[i], node.in[i]), "operand " + std::to_string(i) + " (" +
+                                                 value(node.in[i]).path +
+                                                 ") is not where the loop reads it");
+      require(!touch(body.persistent, own, step.in[i], bytes),
+              "the body's part has an operand in it");
+    }
+    wipe(body.persistent, body.arena);
+    for (size_t o = 0; o < node.out.size(); ++o) {
+      const Bytes bytes = granted(value(node.out[o]).meta.bytes());
+      check_place(step.out[o], bytes, "output " + std::to_string(o));
+      require(step.out[o] >= plan_.persistent, "an output lies among the variables");
+      require(!touch(body.persistent, own, step.out[o], bytes),
+              "the body's part has a result in it");
+      for (size_t p = 0; p < o; ++p)
+        require(!touch(step.out[o], bytes, step.out[p], granted(value(node.out[p]).meta.bytes())),
+                "outputs overlap");
+      for (size_t i = 0; i < node.in.size(); ++i)
+        require(!touch(step.out[o], bytes, step.in[i], granted(value(node.in[i]).meta.bytes())),
+                "a result of the loop overwrites an operand");
+    }
+    check_links(step, node, loop, body);
+    Replay(loop.body, body, facts_.loops[static_cast<size_t>(node.loop)], &loop).run();
+    for (size_t o = 0; o < node.out.size(); ++o)
+      put(step.out[o], granted(value(node.out[o]).meta.bytes()), node.out[o]);
+  }
+
+  ByteOffset place_in(const Step& step, const Node& node, ValueId id, bool out) const {
+    const auto& ids = out ? node.out : node.in;
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] == id) return (out ? step.out : step.in)[i];
+    fail("a loop link leads nowhere");
+  }
+
+  // The body sees what lies outside exactly where the loop has it, and the trips' parts of a value
+  // make up the whole.
+  void check_links(const Step& step, const Node& node, const Loop& loop, const Plan& body) const {
+    require(body.variable_at.size() == loop.body.variables.size() &&
+                body.input_at.size() == loop.body.inputs.size() &&
+                body.keep_at.size() == loop.body.keep.size(),
+            "offsets of a body are missing");
+    auto body_value = [&](ValueId id) { return loop.body.values[static_cast<size_t>(id)]; };
+    auto variable_place = [&](ValueId id) {
+      return body.variable_at[static_cast<size_t>(body_value(id).variable)];
+    };
+    auto listed_place = [&](const std::vector<ValueId>& ids, const std::vector<ByteOffset>& places,
+                            ValueId id) {
+      for (size_t i = 0; i < ids.size(); ++i)
+        if (ids[i] == id) return places[i];
+      fail("a loop link names no value of the body");
+    };
+    auto parts = [&](ValueId part, ValueId whole) {
+      require(body_value(part).meta.bytes() * loop.trips == value(whole).meta.bytes(),
+              "the parts of " + value(whole).path + " do not make up the whole");
+    };
+    for (const Loop::In& link : loop.shared)
+      require(variable_place(link.body) == place_in(step, node, link.outer, false),
+              "a shared value is not where the body reads it");
+    for (const Loop::In& link : loop.sliced) {
+      parts(link.body, link.outer);
+      require(listed_place(loop.body.inputs, body.input_at, link.body) ==
+                  place_in(step, node, link.outer, false),
+              "a sliced value is not where the body reads it");
+    }
+    for (const Loop::Out& link : loop.stacked) {
+      parts(link.body, link.outer);
+      require(listed_place(loop.body.keep, body.keep_at, link.body) ==
+                  place_in(step, node, link.outer, true),
+              "a stacked value is not where the body writes it");
+    }
+    for (const Loop::Out& link : loop.accumulated)
+      require(variable_place(link.body) == place_in(step, node, link.outer, true),
+              "a sum is not where the body adds to it");
+    require(loop.carried.empty(), "carried values are not planned");
+  }
+
   void play_output(const Step& step, const Node& node, const Op& op, size_t o,
                    Bytes workspace) const {
     const ValueId out = node.out[o];
     const Bytes bytes = granted(value(out).meta.bytes());
-    check_place(step.out[o], bytes, "output " + std::to_string(o));
+    if (outside_[static_cast<size_t>(out)]) {
+      require(stacked_place(out) == step.out[o], "a stacked value is not written in its place");
+      return;
+    }
+    if (value(out).variable < 0 || !loop_)
+      check_place(step.out[o], bytes, "output " + std::to_string(o));
     if (value(out).variable >= 0) {
       require(step.out[o] == plan_.variable_at[static_cast<size_t>(value(out).variable)],
               "a variable is not updated in its place");
@@ -187,11 +309,18 @@ class Replay {
     }
   }
 
+  ByteOffset stacked_place(ValueId id) const {
+    for (size_t k = 0; k < graph_.keep.size(); ++k)
+      if (content(graph_.keep[k]) == content(id)) return plan_.keep_at[k];
+    fail("a stacked value is not kept");
+  }
+
   void finish() {
     at_ = plan_.steps.size();
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
-      require(runs_[n] > 0 || !get_op(graph_.nodes[n].op).alias.empty(),
-              "node " + std::to_string(n) + " (" + graph_.nodes[n].op + ") never runs");
+      require(
+          runs_[n] > 0 || (graph_.nodes[n].loop < 0 && !get_op(graph_.nodes[n].op).alias.empty()),
+          "node " + std::to_string(n) + " (" + graph_.nodes[n].op + ") never runs");
     for (size_t v = 0; v < graph_.variables.size(); ++v)
       require(holds(plan_.variable_at[v], graph_.variables[v].last),
               "variable " + graph_.variables[v].path + " does not end with its last version");
@@ -201,8 +330,10 @@ class Replay {
 
   const Graph& graph_;
   const Plan& plan_;
-  std::span<const Facts> facts_;
+  const GraphFacts& facts_;
+  const Loop* loop_;
   std::vector<ValueId> content_;
+  std::vector<bool> outside_;  // of a body: sliced and stacked values
   std::vector<int> runs_;
   std::map<ByteOffset, Range> memory_;  // begin -> end and content
   size_t at_ = static_cast<size_t>(-1);
@@ -210,8 +341,7 @@ class Replay {
 
 }  // namespace
 
-void validate(const Graph& graph, const Plan& plan, std::span<const Facts> facts) {
-  check(facts.size() == graph.nodes.size(), "one Facts per node");
+void validate(const Graph& graph, const Plan& plan, const GraphFacts& facts) {
   Replay(graph, plan, facts).run();
 }
 

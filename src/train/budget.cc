@@ -41,8 +41,13 @@ PlanReport describe(const SessionPlan& plan) {
   report.plan_steps = first.plan.steps.size();
   report.plan_ms = plan.plan_ms;
   report.numerics = first.plan.numerics;
-  report.culprits = live_at_peak(fullest.graph, fullest.plan, fullest.facts);
-  if (report.culprits.size() > 5) report.culprits.resize(5);
+  report.culprits = fullest.plan.culprits;
+  report.unlimited = plan.unlimited;
+  report.split = first.split;
+  report.recomputed = first.plan.recomputed;
+  report.minimum = plan.frontier.back().process();
+  report.complete = plan.complete;
+  report.frontier = plan.frontier;
   return report;
 }
 

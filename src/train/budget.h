@@ -48,6 +48,12 @@ struct PlanReport {
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
   Categories categories{};
   double step_ms = 0;
+  SessionPoint unlimited;
+  int64_t split = 1;
+  Recomputed recomputed;
+  Bytes minimum = 0;      // least process bytes found
+  bool complete = false;  // every plan worth having was looked for
+  std::vector<SessionPoint> frontier;
   std::optional<int64_t> max_batch;
   size_t graph_nodes = 0, plan_steps = 0;
   double plan_ms = 0;

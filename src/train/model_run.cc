@@ -169,7 +169,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
                            .threads = options.threads,
                            .x_scale = options.x_scale});
   Session session = call.start(call.plan(options.memory, false), 0);
-  const Evaluation evaluation = pl::evaluate(session, data, call.batch());
+  const Evaluated evaluation = pl::evaluate(session, data, call.batch());
   Results results{{"loss", evaluation.loss}};
   for (size_t m = 0; m < compiled.metrics.size(); ++m)
     results[compiled.metrics[m]] = evaluation.metrics[m];
