@@ -43,8 +43,8 @@ class PlannedRun {
     const Plan& plan = prepared_.plan;
     dead_ = find_dead(graph(), plan, 0, plan.arena);
     for (size_t l = 0; l < plan.loops.size(); ++l)
-      body_dead_.push_back(find_dead(graph().loops[l].body, plan.loops[l],
-                                     plan.loops[l].persistent, plan.loops[l].arena));
+      body_dead_.push_back(find_dead(graph().loops[l].body, plan.loops[l], plan.loops[l].persistent,
+                                     plan.loops[l].arena));
   }
   PlannedRun(const PlannedRun&) = delete;
   PlannedRun& operator=(const PlannedRun&) = delete;

@@ -64,8 +64,8 @@ size_t changed_outside(PlannedRun& run, const PlannedRun::Call& call, std::strin
   for (size_t o = 0; o < call.out.size(); ++o)
     allow(call.out[o], call.graph.values[index(node.out[o])].meta.bytes());
   if (call.workspace) allow(call.workspace, call.kernel.workspace_bytes);
-  return static_cast<size_t>(
-      std::mismatch(before.begin(), before.end(), run.data()).first - before.begin());
+  return static_cast<size_t>(std::mismatch(before.begin(), before.end(), run.data()).first -
+                             before.begin());
 }
 
 class PoisonRun : public ::testing::TestWithParam<Case> {};

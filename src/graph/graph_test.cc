@@ -277,21 +277,30 @@ const Fault kLoopFaults[] = {
        body.variables[0].last = 9;
      },
      "that the body does not change"},
-    {"SumWithoutAdding",
-     [](Graph& g) { g.loops[0].accumulated[0].body = 4; }, "not a variable of its body"},
-    {"SumOfAnotherShape", [](Graph& g) { g.values[6].meta.shape = Shape{4, 1}; },
+    {"SumWithoutAdding", [](Graph& g) { g.loops[0].accumulated[0].body = 4; },
+     "not a variable of its body"},
+    {"SumOfAnotherShape",
+     [](Graph& g) {
+       g.values[6].meta.shape = Shape{4, 1};
+     },
      "has not the body's shape"},
     {"SharedOfAnotherShape",
      [](Graph& g) {
        g.values[0].meta.shape = g.variables[0].meta.shape = Shape{4, 1};
      },
      "has not the body's shape"},
-    {"SlicesThatMakeUpLess", [](Graph& g) { g.values[1].meta.shape = Shape{8, 2}; },
+    {"SlicesThatMakeUpLess",
+     [](Graph& g) {
+       g.values[1].meta.shape = Shape{8, 2};
+     },
      "do not make up the whole"},
-    {"SlicesOfColumns", [](Graph& g) { g.values[1].meta.shape = Shape{2, 6}; },
+    {"SlicesOfColumns",
+     [](Graph& g) {
+       g.values[1].meta.shape = Shape{2, 6};
+     },
      "do not make up the whole"},
-    {"SlicesOfAnotherType",
-     [](Graph& g) { g.values[1].meta.dtype = Dtype::int32; }, "do not make up the whole"},
+    {"SlicesOfAnotherType", [](Graph& g) { g.values[1].meta.dtype = Dtype::int32; },
+     "do not make up the whole"},
     {"StacksOfAnotherHeight", [](Graph& g) { g.loops[0].trips = 2; }, "do not make up the whole"},
     {"ParamsOfAnotherShape", [](Graph& g) { g.values[3].meta.shape = Shape{32}; },
      "has not the body's shape"},
@@ -299,10 +308,7 @@ const Fault kLoopFaults[] = {
      "a value that the body does not keep"},
     {"CarriedFromNowhere", [](Graph& g) { g.loops[0].carried[0].body_out = -1; },
      "a value that the body does not keep"},
-    {"StackedValueThatIsNotKept",
-     [](Graph& g) {
-       g.loops[0].body.keep = {6};
-     },
+    {"StackedValueThatIsNotKept", [](Graph& g) { g.loops[0].body.keep = {6}; },
      "a value that the body does not keep"},
     {"BrokenBody",
      [](Graph& g) {
