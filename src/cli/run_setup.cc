@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/costs.h"
 #include "train/samples.h"
 
 namespace pl {
@@ -69,6 +70,7 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
   if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
   report.with_frontier = options.frontier;
+  report.costs = setup.costs.hash();
 }
 
 }  // namespace
@@ -90,7 +92,8 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                 .learning_rate = setup.compiled.optimizer->learning_rate};
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
-  BatchPlanner planner{setup, 0};
+  setup.costs = load_costs(*setup.backend, options.memory);
+  BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) planner.source_bytes += source->resident_bytes();
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
@@ -99,7 +102,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   PlanOptions plan_options{.budget = options.memory,
                            .switches = {.recompute = options.recompute, .split = options.split},
                            .all = purpose == Purpose::plan || options.frontier || options.json,
-                           .memory = std::make_shared<PlanMemory>(*setup.backend)};
+                           .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
     const Bytes budget = options.memory.value_or(host_room().least());

@@ -1,24 +1,12 @@
 #include "execute/kernel_book.h"
 
-#include <algorithm>
-
 #include "backend/cpu/code_pages.h"
 
 namespace pl {
 namespace {
 
-// Rates of a typical core, for the search and where nothing was measured.
-constexpr double kFlopsPerCore = 80e9;
-constexpr double kBytesPerSecond = 20e9;
-constexpr double kSecondsPerCall = 2e-6;
-
 // Preparing a kernel reads code that training never does; beyond this much it is given back.
 constexpr Bytes kCodePagesKept = 14 * kMiB;
-
-double nominal_ms(const Cost& cost, int threads) {
-  return 1e3 * (std::max(cost.flops / (kFlopsPerCore * threads), cost.bytes / kBytesPerSecond) +
-                kSecondsPerCall);
-}
 
 struct CallMetas {
   Metas in, out;
@@ -34,9 +22,6 @@ CallMetas metas_of(const Graph& graph, const Node& node) {
 bool runs(const Node& node) { return node.loop < 0 && get_op(node.op).alias.empty(); }
 
 }  // namespace
-
-KernelBook::KernelBook(Backend& backend, Timing timing)
-    : backend_(backend), timing_(std::move(timing)) {}
 
 std::string KernelBook::identity(const Graph& graph, const Node& node) {
   std::string text = node.op + node.attrs.print();
@@ -58,8 +43,9 @@ int KernelBook::find(const Graph& graph, const Node& node) {
   call.library = kernel->key.find(":onednn") != std::string::npos;
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
-  call.facts.nominal_ms = nominal_ms(cost, backend_.threads());
-  call.facts.ms = timing_ ? timing_(name, op, cost) : call.facts.nominal_ms;
+  call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());
+  call.facts.ms = costs_.ms(
+      call_key(op, metas.in, metas.out, node.attrs, kernel->key, backend_.threads()), op, cost);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
   ids_.emplace(std::move(name), id);

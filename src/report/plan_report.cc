@@ -151,6 +151,7 @@ Json to_json(const PlanReport& r) {
       .set("plan_steps", r.plan_steps)
       .set("plan_ms", r.plan_ms)
       .set("numerics", r.numerics)
+      .set("costs", r.costs.empty() ? Json() : Json(r.costs))
       .set("peak_values", culprits)
       .set("remedies", remedies);
   if (r.with_frontier) json.set("frontier", frontier_json(r));

@@ -66,6 +66,7 @@ struct PlanReport {
   size_t graph_nodes = 0, plan_steps = 0;
   double plan_ms = 0;
   std::string numerics;
+  std::string costs;          // hash of the cost table that predicted times
   std::string split_refusal;  // why the batch cannot be split, or empty
   std::vector<Remedy> remedies;
   std::vector<CurvePoint> curve;
