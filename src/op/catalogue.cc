@@ -7,6 +7,7 @@
 #include "op/dropout.h"
 #include "op/fill.h"
 #include "op/leaky_relu.h"
+#include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/one_hot.h"
@@ -14,6 +15,7 @@
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
+#include "op/relu_bits.h"
 #include "op/reshape.h"
 #include "op/scale.h"
 #include "op/sgd.h"
@@ -30,6 +32,8 @@ std::span<const Op* const> catalogue() {
       &kLeakyReluGradient,
       &kRelu,
       &kReluGradient,
+      &kReluBits,
+      &kReluBitsGradient,
       &kConv2d,
       &kConv2dInputGradient,
       &kConv2dWeightGradient,
@@ -39,6 +43,7 @@ std::span<const Op* const> catalogue() {
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
+      &kLinearCrossEntropy,
       &kSgd,
       &kSgdMomentum,
       &kAdam,
