@@ -1,0 +1,58 @@
+#include "plan/search/flat.h"
+
+#include <algorithm>
+
+namespace pl {
+namespace {
+
+void append(std::vector<int>& at, std::vector<int>& list, const std::vector<int>& part) {
+  list.insert(list.end(), part.begin(), part.end());
+  at.push_back(static_cast<int>(list.size()));
+}
+
+}  // namespace
+
+Flat::Flat(const Problem& problem)
+    : nodes(static_cast<int>(problem.nodes.size())),
+      values(static_cast<int>(problem.values.size())) {
+  read_at = write_at = pair_at = {0};
+  std::vector<int> use_count(index(values) + 1, 0);
+  for (const Problem::Node& node : problem.nodes) {
+    append(read_at, read_list, node.reads);
+    append(write_at, write_list, node.writes);
+    std::vector<InOut> pairs = node.in_place;
+    std::stable_sort(pairs.begin(), pairs.end(),
+                     [](const InOut& a, const InOut& b) { return a.out < b.out; });
+    for (const InOut& pair : pairs) {
+      const InOut by_value{node.reads[index(pair.in)], node.writes[index(pair.out)]};
+      const Bytes size = problem.values[index(by_value.in)].bytes;
+      if (size > 0 && size == problem.values[index(by_value.out)].bytes)
+        pair_list.push_back(by_value);
+    }
+    pair_at.push_back(static_cast<int>(pair_list.size()));
+    ms.push_back(node.ms);
+    workspace.push_back(node.workspace);
+    rerun.push_back(node.rerun);
+    for (int value : node.reads) ++use_count[index(value) + 1];
+  }
+  for (size_t v = 1; v < use_count.size(); ++v) use_count[v] += use_count[v - 1];
+  use_at = use_count;
+  use_list.resize(read_list.size());
+  for (int n = 0; n < nodes; ++n)
+    for (int value : reads(n)) use_list[index(use_count[index(value)]++)] = n;
+  for (int v = 0; v < values; ++v) {
+    const Problem::Value& value = problem.values[index(v)];
+    bytes.push_back(value.bytes);
+    producer.push_back(value.producer);
+    replaced_by.push_back(value.replaced_by);
+    keep.push_back(value.keep);
+    if (value.keep) kept_bytes += value.bytes;
+    if (value.producer < 0 && !value.keep && uses(v).empty()) unread_source_bytes += value.bytes;
+  }
+}
+
+bool by_place(const Drop& a, const Drop& b) {
+  return a.at != b.at ? a.at < b.at : a.value < b.value;
+}
+
+}  // namespace pl
