@@ -1,11 +1,15 @@
 // The one list of ops.
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/attention.h"
+#include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/conv2d.h"
 #include "op/dropout.h"
 #include "op/fill.h"
+#include "op/gelu.h"
+#include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
@@ -26,6 +30,14 @@ namespace pl {
 std::span<const Op* const> catalogue() {
   static constexpr const Op* kOps[] = {
       &kMatmul,
+      &kBatchMatmul,
+      &kAttention,
+      &kAttentionGradient,
+      &kLayerNorm,
+      &kLayerNormGradient,
+      &kLayerNormParameterGradient,
+      &kGelu,
+      &kGeluGradient,
       &kLeakyRelu,
       &kLeakyReluGradient,
       &kRelu,
