@@ -23,16 +23,8 @@ bool runs(const Node& node) { return node.loop < 0 && get_op(node.op).alias.empt
 
 }  // namespace
 
-std::string KernelBook::identity(const Graph& graph, const Node& node) {
-  std::string text = node.op + node.attrs.print();
-  for (ValueId id : node.in) text += "," + graph.values[index(id)].meta.text();
-  text += ">";
-  for (ValueId id : node.out) text += "," + graph.values[index(id)].meta.text();
-  return text;
-}
-
 int KernelBook::find(const Graph& graph, const Node& node) {
-  std::string name = identity(graph, node);
+  std::string name = call_text(graph, node);
   if (auto at = ids_.find(name); at != ids_.end()) return at->second;
   const Op& op = get_op(node.op);
   const CallMetas metas = metas_of(graph, node);
@@ -44,8 +36,7 @@ int KernelBook::find(const Graph& graph, const Node& node) {
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
   call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());
-  call.facts.ms = costs_.ms(
-      call_key(op, metas.in, metas.out, node.attrs, kernel->key, backend_.threads()), op, cost);
+  call.facts.ms = costs_.ms(call_key(name, kernel->key, backend_.threads()), op, cost);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
   ids_.emplace(std::move(name), id);
@@ -75,7 +66,7 @@ KernelSet KernelBook::kernels(const Graph& graph) {
       set.nodes.push_back(nullptr);
       continue;
     }
-    std::weak_ptr<Kernel>& living = living_[identity(graph, node)];
+    std::weak_ptr<Kernel>& living = living_[call_text(graph, node)];
     std::shared_ptr<Kernel> kernel = living.lock();
     if (!kernel) {
       const CallMetas metas = metas_of(graph, node);

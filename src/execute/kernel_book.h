@@ -48,15 +48,13 @@ class KernelBook {
   KernelSet kernels(const Graph& graph);
 
   const Call& call(int id) const { return calls_[static_cast<size_t>(id)]; }
-  // Identity of a node's call: op, attributes, metas.
-  static std::string identity(const Graph& graph, const Node& node);
 
  private:
   int find(const Graph& graph, const Node& node);
 
   Backend& backend_;
   CostTable costs_;
-  std::map<std::string, int> ids_;
+  std::map<std::string, int> ids_;  // by call_text
   std::vector<Call> calls_;
   std::map<std::string, std::weak_ptr<Kernel>> living_;
 };
