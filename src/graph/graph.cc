@@ -149,6 +149,37 @@ class Checker {
       require(std::find(kept.begin(), kept.end(), value) != kept.end(),
               "a loop link reads a value that the body does not keep", id);
     check_graph(loop.body);
+    check_link_metas(loop, id);
+  }
+
+  // What the body sees of a value is the value, or a part of its rows.
+  void check_link_metas(const Loop& loop, NodeId id) const {
+    auto inner = [&](ValueId body) { return loop.body.values[index(body)]; };
+    auto equal = [&](ValueId outer, ValueId body) {
+      require(graph_.values[index(outer)].meta == inner(body).meta,
+              "a loop link leads to a value that has not the body's shape", id);
+    };
+    auto part = [&](ValueId outer, ValueId body) {
+      std::vector<Dim> dims = inner(body).meta.shape.dims();
+      if (!dims.empty()) dims[0] *= loop.trips;
+      require(!dims.empty() && graph_.values[index(outer)].meta ==
+                                   Meta{inner(body).meta.dtype, Shape(std::move(dims))},
+              "the parts of a loop link do not make up the whole", id);
+    };
+    for (const Loop::In& link : loop.shared) {
+      const VariableId variable = inner(link.body).variable;
+      require(variable >= 0 && loop.body.variables[index(variable)].last == link.body,
+              "a shared value is a variable of the body that the body does not change", id);
+      equal(link.outer, link.body);
+    }
+    for (const Loop::In& link : loop.params) equal(link.outer, link.body);
+    for (const Loop::Out& link : loop.accumulated) equal(link.outer, link.body);
+    for (const Loop::Carried& link : loop.carried) {
+      equal(link.initial, link.body_in);
+      equal(link.final, link.body_out);
+    }
+    for (const Loop::In& link : loop.sliced) part(link.outer, link.body);
+    for (const Loop::Out& link : loop.stacked) part(link.outer, link.body);
   }
 
   // Versions of a variable form a chain; all readers of one come before the writer of the next.

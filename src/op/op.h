@@ -130,9 +130,6 @@ Tensors apply(const Op& op, Tensors in, Attrs attrs = {});
 // name.
 std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const char* only = nullptr);
 
-// How output `out` treats the rows of the inputs in the mask.
-Rows output_rows(const Op& op, const Attrs& attrs, RowMask in, int out);
-
 // Row rules that most ops share.
 Rows rows_map(const Attrs&, RowMask in);   // maps, or none without rows
 Rows rows_sum(const Attrs&, RowMask in);   // sums, or none without rows
