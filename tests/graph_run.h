@@ -62,7 +62,7 @@ class PlannedRun {
   const void* kept(size_t i) { return executor_->kept(i); }
   void* variable(size_t v) { return data() + prepared_.plan.variable_at[v]; }
 
-  void step() { executor_->step(); }
+  void step(StepTimes* times = nullptr) { executor_->step(times); }
 
   // One kernel about to run: in a loop's body once in every trip, with that trip's pointers.
   struct Call {

@@ -23,6 +23,9 @@ struct RunOptions {
   std::string data = "synthetic";
   int threads = 0;  // 0: all cores
   bool json = false;
+  std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
+  bool recompute = true;
+  bool frontier = false, curve = false;
 
   int64_t epochs = 1;
   std::optional<int64_t> steps;
@@ -37,16 +40,23 @@ struct BenchOptions {
   int threads = 0;
 };
 
+// Of the hidden `calibrate`, which a first run starts.
+struct CalibrateOptions {
+  int threads = 0;
+  Bytes room = 0;  // that it may take
+};
+
 struct ModelsOptions {
   std::string name;  // empty: list all
   bool json = false;
 };
 
 struct CommandLine {
-  std::string command;  // "plan", "train", "models", "bench"; empty: help was printed
+  std::string command;  // "plan", "train", "models", "bench", "calibrate"; empty: help was printed
   RunOptions run;
   BenchOptions bench;
   ModelsOptions models;
+  CalibrateOptions calibrate;
 };
 
 // Throws UserError (exit code 2) for anything that is not understood, not built yet, or out of

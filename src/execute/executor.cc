@@ -1,6 +1,7 @@
 #include "execute/executor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "base/error.h"
@@ -104,17 +105,38 @@ void* Executor::grant(ByteOffset at, Bytes bytes) {
   return at < persistent_ ? arena_.persistent + at : arena_.transient + (at - persistent_);
 }
 
-void Executor::step() { run(graph_, steps_); }
+size_t Executor::timed_steps() const {
+  size_t count = steps_.size();
+  for (const BoundLoop& loop : loops_) count += loop.steps.size();
+  return count;
+}
 
-void Executor::run(const Graph& graph, std::span<const Bound> steps) {
+void Executor::step(StepTimes* times) {
+  check(!times || times->size() == timed_steps(), "one time per step");
+  if (times) std::fill(times->begin(), times->end(), 0);
+  run(graph_, steps_, times ? times->data() : nullptr);
+  if (!times) return;
+  size_t at = steps_.size();
+  for (const BoundLoop& loop : loops_)
+    for (size_t s = 0; s < loop.steps.size(); ++s) (*times)[at++] /= loop.trips;
+}
+
+void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times) {
+  using Clock = std::chrono::steady_clock;
   const Bound* current = nullptr;
+  Clock::time_point before;
+  if (times) before = Clock::now();
   try {
-    for (const Bound& bound : steps) {
-      current = &bound;
-      if (bound.loop >= 0)
-        run_loop(loops_[index(bound.loop)]);
+    for (size_t s = 0; s < steps.size(); ++s) {
+      current = &steps[s];
+      if (current->loop >= 0)
+        run_loop(loops_[index(current->loop)], times);
       else
-        bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
+        current->kernel->run(current->in.data(), current->out.data(), current->workspace);
+      if (!times) continue;
+      const Clock::time_point after = Clock::now();
+      if (current->loop < 0) times[s] += std::chrono::nanoseconds(after - before).count();
+      before = after;
     }
   } catch (const Error& error) {
     const Node& node = graph.nodes[index(current->node)];
@@ -123,7 +145,10 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps) {
   }
 }
 
-void Executor::run_loop(BoundLoop& loop) {
+void Executor::run_loop(BoundLoop& loop, int64_t* times) {
+  if (times) times += steps_.size();
+  for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
+    times += before->steps.size();
   for (const auto& [sum, bytes] : loop.sums) std::memset(sum, 0, static_cast<size_t>(bytes));
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
     for (const auto& [from, to] : loop.params) {
@@ -137,7 +162,7 @@ void Executor::run_loop(BoundLoop& loop) {
       Bound& step = loop.steps[move.step];
       (move.out ? step.out : step.in)[move.operand] = move.first + trip * move.stride;
     }
-    run(*loop.body, loop.steps);
+    run(*loop.body, loop.steps, times);
   }
 }
 

@@ -2,6 +2,7 @@
 // prepared kernels that allocates nothing.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,6 +18,9 @@ struct ArenaView {
   char* persistent = nullptr;
   char* transient = nullptr;
 };
+
+// Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.
+using StepTimes = std::vector<int64_t>;
 
 class Executor {
  public:
@@ -50,11 +54,13 @@ class Executor {
   Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena);
 
   // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op.
-  void step();
+  // `times`, timed_steps() entries, receives the nanoseconds of each; null: no clock is read.
+  void step(StepTimes* times = nullptr);
 
   void* input(size_t i) const { return inputs_[i]; }     // as graph.inputs
   const void* kept(size_t i) const { return kept_[i]; }  // as graph.keep
   std::span<const Bound> steps() const { return steps_; }
+  size_t timed_steps() const;
   std::span<const BoundLoop> loops() const { return loops_; }
 
   // The largest end of any grant handed to a kernel, counted from the arena's start. Worked out
@@ -65,8 +71,8 @@ class Executor {
   void* grant(ByteOffset at, Bytes bytes);
   Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
   BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
-  void run(const Graph& graph, std::span<const Bound> steps);
-  void run_loop(BoundLoop& loop);
+  void run(const Graph& graph, std::span<const Bound> steps, int64_t* times);
+  void run_loop(BoundLoop& loop, int64_t* times);
 
   const Graph& graph_;
   ArenaView arena_;

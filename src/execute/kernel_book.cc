@@ -1,24 +1,12 @@
 #include "execute/kernel_book.h"
 
-#include <algorithm>
-
 #include "backend/cpu/code_pages.h"
 
 namespace pl {
 namespace {
 
-// Rates of a typical core, for the search and where nothing was measured.
-constexpr double kFlopsPerCore = 80e9;
-constexpr double kBytesPerSecond = 20e9;
-constexpr double kSecondsPerCall = 2e-6;
-
 // Preparing a kernel reads code that training never does; beyond this much it is given back.
 constexpr Bytes kCodePagesKept = 14 * kMiB;
-
-double nominal_ms(const Cost& cost, int threads) {
-  return 1e3 * (std::max(cost.flops / (kFlopsPerCore * threads), cost.bytes / kBytesPerSecond) +
-                kSecondsPerCall);
-}
 
 struct CallMetas {
   Metas in, out;
@@ -35,19 +23,8 @@ bool runs(const Node& node) { return node.loop < 0 && get_op(node.op).alias.empt
 
 }  // namespace
 
-KernelBook::KernelBook(Backend& backend, Timing timing)
-    : backend_(backend), timing_(std::move(timing)) {}
-
-std::string KernelBook::identity(const Graph& graph, const Node& node) {
-  std::string text = node.op + node.attrs.print();
-  for (ValueId id : node.in) text += "," + graph.values[index(id)].meta.text();
-  text += ">";
-  for (ValueId id : node.out) text += "," + graph.values[index(id)].meta.text();
-  return text;
-}
-
 int KernelBook::find(const Graph& graph, const Node& node) {
-  std::string name = identity(graph, node);
+  std::string name = call_text(graph, node);
   if (auto at = ids_.find(name); at != ids_.end()) return at->second;
   const Op& op = get_op(node.op);
   const CallMetas metas = metas_of(graph, node);
@@ -58,8 +35,8 @@ int KernelBook::find(const Graph& graph, const Node& node) {
   call.library = kernel->key.find(":onednn") != std::string::npos;
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
-  call.facts.nominal_ms = nominal_ms(cost, backend_.threads());
-  call.facts.ms = timing_ ? timing_(name, op, cost) : call.facts.nominal_ms;
+  call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());
+  call.facts.ms = costs_.ms(call_key(name, kernel->key, backend_.threads()), op, cost);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
   ids_.emplace(std::move(name), id);
@@ -89,7 +66,7 @@ KernelSet KernelBook::kernels(const Graph& graph) {
       set.nodes.push_back(nullptr);
       continue;
     }
-    std::weak_ptr<Kernel>& living = living_[identity(graph, node)];
+    std::weak_ptr<Kernel>& living = living_[call_text(graph, node)];
     std::shared_ptr<Kernel> kernel = living.lock();
     if (!kernel) {
       const CallMetas metas = metas_of(graph, node);

@@ -3,7 +3,6 @@
 // answered; `kernels` prepares those of the chosen graph, one for all equal calls.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "execute/cost_table.h"
 #include "plan/plan.h"
 
 namespace pl {
@@ -39,25 +39,22 @@ class KernelBook {
     Bytes footprint = 0, transient = 0;
     bool library = false;
   };
-  // Seconds on this machine, in ms, of a call with that identity.
-  using Timing = std::function<double(const std::string& identity, const Op& op, const Cost& cost)>;
-
-  explicit KernelBook(Backend& backend, Timing timing = {});
+  // The costs are frozen here: a copy.
+  explicit KernelBook(Backend& backend) : KernelBook(backend, CostTable(backend.threads())) {}
+  KernelBook(Backend& backend, CostTable costs) : backend_(backend), costs_(std::move(costs)) {}
 
   Backend& backend() const { return backend_; }
   GraphFacts facts(const Graph& graph, KernelBill* bill = nullptr);
   KernelSet kernels(const Graph& graph);
 
   const Call& call(int id) const { return calls_[static_cast<size_t>(id)]; }
-  // Identity of a node's call: op, attributes, metas.
-  static std::string identity(const Graph& graph, const Node& node);
 
  private:
   int find(const Graph& graph, const Node& node);
 
   Backend& backend_;
-  Timing timing_;
-  std::map<std::string, int> ids_;
+  CostTable costs_;
+  std::map<std::string, int> ids_;  // by call_text
   std::vector<Call> calls_;
   std::map<std::string, std::weak_ptr<Kernel>> living_;
 };

@@ -86,8 +86,6 @@ std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const cha
                   (text.empty() ? "no operands" : text) + " " + call.attrs.print());
 }
 
-Rows output_rows(const Op& op, const Attrs& attrs, RowMask in, int) { return op.rows(attrs, in); }
-
 Rows rows_map(const Attrs&, RowMask in) { return in ? Rows::maps : Rows::none; }
 Rows rows_sum(const Attrs&, RowMask in) { return in ? Rows::sums : Rows::none; }
 Rows rows_none(const Attrs&, RowMask) { return Rows::none; }

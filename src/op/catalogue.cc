@@ -2,12 +2,17 @@
 #include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/attention.h"
+#include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/conv2d.h"
 #include "op/dropout.h"
 #include "op/fill.h"
+#include "op/gelu.h"
+#include "op/layer_norm.h"
 #include "op/leaky_relu.h"
+#include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/one_hot.h"
@@ -15,6 +20,7 @@
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
+#include "op/relu_bits.h"
 #include "op/reshape.h"
 #include "op/scale.h"
 #include "op/sgd.h"
@@ -27,10 +33,20 @@ namespace pl {
 std::span<const Op* const> catalogue() {
   static constexpr const Op* kOps[] = {
       &kMatmul,
+      &kBatchMatmul,
+      &kAttention,
+      &kAttentionGradient,
+      &kLayerNorm,
+      &kLayerNormGradient,
+      &kLayerNormParameterGradient,
+      &kGelu,
+      &kGeluGradient,
       &kLeakyRelu,
       &kLeakyReluGradient,
       &kRelu,
       &kReluGradient,
+      &kReluBits,
+      &kReluBitsGradient,
       &kConv2d,
       &kConv2dInputGradient,
       &kConv2dWeightGradient,
@@ -40,6 +56,7 @@ std::span<const Op* const> catalogue() {
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
+      &kLinearCrossEntropy,
       &kSgd,
       &kSgdMomentum,
       &kAdam,

@@ -17,8 +17,9 @@ namespace pl {
 
 // What planning remembers from one question to the next: facts of kernels, results of searches.
 struct PlanMemory {
-  explicit PlanMemory(Backend& backend, KernelBook::Timing timing = {})
-      : book(backend, std::move(timing)) {}
+  // Without costs: nominal ones.
+  explicit PlanMemory(Backend& backend) : PlanMemory(backend, CostTable(backend.threads())) {}
+  PlanMemory(Backend& backend, const CostTable& costs) : book(backend, costs) {}
   KernelBook book;
   SearchMemo memo;
 };
@@ -79,7 +80,7 @@ class Session {
   void* input(size_t signature, size_t i) { return executors_[signature]->input(i); }
   const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
   Executor& executor(size_t signature) { return *executors_[signature]; }
-  void run(size_t signature, const StepParams& params);
+  void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 
