@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "backend/cpu/parallel.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "op/attention_head.h"
 #include "op/kernel.h"
@@ -55,6 +56,10 @@ HWY_INLINE void band_of(const float* a, Dim stride, const float* b, Dim b_stride
   Dim j = 0;
   for (; j + kVectors * kWidth <= columns; j += kVectors * kWidth)
     block<rows, kVectors, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
+  if constexpr (kVectors == 4) {
+    for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
+      block<rows, 2, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
+  }
   for (; j < columns; j += kWidth)
     block<rows, 1, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
 }
@@ -79,10 +84,17 @@ void band(Dim rows, const float* a, Dim stride, const float* b, Dim b_stride, Di
   }
 }
 
+// Rows of a head lie far apart, where the hardware does not expect the next one.
+constexpr Dim kAhead = 8;
+HWY_INLINE void prefetch_row(const float* row, Dim size) {
+  for (Dim i = 0; i < size; i += 16) hwy::Prefetch(row + i);
+}
+
 // Rows of d, `stride` apart, to rows of `padded`, times `factor`; zeros behind.
 void pack_rows(const float* from, Dim rows, Dim stride, Dim size, Dim padded, float factor,
                float* to) {
   for (Dim r = 0; r < rows; ++r, from += stride, to += padded) {
+    if (r + kAhead < rows) prefetch_row(from + kAhead * stride, size);
     for (Dim i = 0; i < size; ++i) to[i] = from[i] * factor;
     for (Dim i = size; i < padded; ++i) to[i] = 0;
   }
@@ -94,6 +106,7 @@ void pack_panels(const float* from, Dim keys, Dim stride, Dim size, float* to) {
     const Dim count = std::min(kPanel, keys - first);
     for (Dim j = 0; j < count; ++j) {
       const float* row = from + (first + j) * stride;
+      if (first + j + kAhead < keys) prefetch_row(row + kAhead * stride, size);
       for (Dim i = 0; i < size; ++i) to[i * kPanel + j] = row[i];
     }
     for (Dim i = 0; count < kPanel && i < size; ++i)
@@ -117,9 +130,11 @@ void scores(const AttentionHead& h, Tile tile, const float* left, const float* p
   for (Dim key = 0; key < last; key += kPanel, panels += h.size * kPanel)
     for (Dim r = 0; r < tile.rows; r += kRows) {
       const Dim rows = std::min<Dim>(kRows, tile.rows - r);
-      if (seen_by(h, tile.first + r + rows - 1) <= key) continue;
+      const Dim seen = seen_by(h, tile.first + r + rows - 1) - key;
+      if (seen <= 0) continue;
+      const Dim columns = std::min(kPanel, (seen + kLanes - 1) / kLanes * kLanes);
       band<false>(rows, left + r * h.padded, h.padded, panels, kPanel, h.size,
-                  to + r * h.line + key, h.line, kPanel, false);
+                  to + r * h.line + key, h.line, columns, false);
     }
 }
 
@@ -166,20 +181,31 @@ HWY_INLINE float largest_of(const float* x, Dim count) {
 
 // row[0, count) = exp(row - shift), then zeros; returns the sum, in 16 lanes.
 HWY_INLINE double exponentials(float* row, Dim count, float shift) {
+  constexpr int kParts = static_cast<int>(kLanes / kWidth);
   const Floats d;
-  float sums[kLanes] = {};
   const auto off = hn::Set(d, shift);
-  for (Dim i = 0; i < count; i += kLanes)
-    for (Dim l = 0; l < kLanes; l += kWidth) {
-      auto e = exp_of(hn::Sub(hn::LoadU(d, row + i + l), off));
-      const Dim left = count - i - l;
-      if (left < kWidth) e = hn::IfThenElseZero(hn::FirstN(d, std::max<Dim>(0, left)), e);
-      hn::StoreU(e, d, row + i + l);
-      hn::StoreU(hn::Add(hn::LoadU(d, sums + l), e), d, sums + l);
+  FloatVector sums[kParts];
+  for (int p = 0; p < kParts; ++p) sums[p] = hn::Zero(d);
+  Dim i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int p = 0; p < kParts; ++p) {
+      const auto e = exp_of(hn::Sub(hn::LoadU(d, row + i + p * kWidth), off));
+      hn::StoreU(e, d, row + i + p * kWidth);
+      sums[p] = hn::Add(sums[p], e);
     }
+  for (int p = 0; i < count && p < kParts; ++p) {
+    const Dim left = std::max<Dim>(0, std::min(kWidth, count - i - p * kWidth));
+    const auto inside = hn::FirstN(d, static_cast<size_t>(left));
+    const auto e =
+        hn::IfThenElseZero(inside, exp_of(hn::Sub(hn::LoadU(d, row + i + p * kWidth), off)));
+    hn::StoreU(e, d, row + i + p * kWidth);
+    sums[p] = hn::Add(sums[p], e);
+  }
   clear_behind(row, count);
+  float lanes[kLanes];
+  for (int p = 0; p < kParts; ++p) hn::StoreU(sums[p], d, lanes + p * kWidth);
   double sum = 0;
-  for (float lane : sums) sum += static_cast<double>(lane);
+  for (float lane : lanes) sum += static_cast<double>(lane);
   return sum;
 }
 

@@ -161,7 +161,6 @@ std::vector<Sample> samples_unary() {
 
 template <Binary kind>
 constexpr Variant kBinaryVariants[] = {
-    {"simd", DeviceKind::cpu, cpu::binary_simd<kind>},
     {"reference", DeviceKind::cpu, cpu::binary_reference<kind>},
 };
 template <Unary kind>

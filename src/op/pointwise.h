@@ -45,13 +45,8 @@ Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
 
 namespace cpu {
-// add, subtract, multiply, divide; exp, tanh, sigmoid. Null for the others.
-std::unique_ptr<Kernel> binary_simd(const PrepareCall&, Binary kind);
+// exp, tanh and sigmoid; null for the others.
 std::unique_ptr<Kernel> unary_simd(const PrepareCall&, Unary kind);
-template <Binary kind>
-std::unique_ptr<Kernel> binary_simd(const PrepareCall& call) {
-  return binary_simd(call, kind);
-}
 template <Unary kind>
 std::unique_ptr<Kernel> unary_simd(const PrepareCall& call) {
   return unary_simd(call, kind);
