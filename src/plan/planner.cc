@@ -33,17 +33,18 @@ Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, 
   check(facts.nodes.size() == graph.nodes.size() && facts.loops.size() == graph.loops.size(),
         "one Facts per node");
   Laid laid;
+  laid.bodies.resize(graph.loops.size());
   std::vector<Facts> nodes = facts.nodes, least = facts.nodes;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const int l = graph.nodes[n].loop;
     if (l < 0) continue;
     check(graph.loops[index(l)].carried.empty(), "carried values are not planned");
-    laid.bodies.push_back(
-        lay(graph.loops[index(l)].body, facts.loops[index(l)],
-            index(l) < decision.loops.size() ? decision.loops[index(l)] : Decision{}, alignment,
-            &graph.loops[index(l)]));
-    nodes[n].workspace = laid.bodies.back().height;
-    least[n].workspace = laid.bodies.back().floor;
+    Laid& body = laid.bodies[index(l)];
+    body = lay(graph.loops[index(l)].body, facts.loops[index(l)],
+               index(l) < decision.loops.size() ? decision.loops[index(l)] : Decision{}, alignment,
+               &graph.loops[index(l)]);
+    nodes[n].workspace = body.height;
+    least[n].workspace = body.floor;
   }
   laid.made = make_problem(graph, nodes, alignment, loop);
   auto steps = lower(laid.made.problem, decision.drops);

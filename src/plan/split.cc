@@ -221,13 +221,25 @@ class Splitter {
     return false;
   }
 
-  void close_loop() {
-    for (ValueId id : whole_.keep) {
-      const Value& value = whole_.values[index(id)];
-      if (!value.rows || value.producer < 0 || outside_[index(id)] >= 0) continue;
-      loop_.stacked.push_back({in_body_[index(id)], add_outside(id)});
-      loop_.body.keep.push_back(in_body_[index(id)]);
+  // The loop stacks bytes: of a value and its aliases only the first, the rest follow outside.
+  void stack(ValueId id) {
+    if (outside_[index(id)] >= 0) return;
+    const NodeId producer = whole_.values[index(id)].producer;
+    const Node& node = whole_.nodes[index(producer)];
+    const auto alias = get_op(node.op).alias;
+    if (!alias.empty()) {
+      if (std::find(aliases_.begin(), aliases_.end(), producer) != aliases_.end()) return;
+      stack(node.in[index(alias[0].in)]);
+      aliases_.push_back(producer);
+      return;
     }
+    loop_.stacked.push_back({in_body_[index(id)], add_outside(id)});
+    loop_.body.keep.push_back(in_body_[index(id)]);
+  }
+
+  void close_loop() {
+    for (ValueId id : whole_.keep)
+      if (whole_.values[index(id)].rows) stack(id);
     Node node{.op = "loop", .path = "batch", .loop = 0};
     for (const auto* list : {&loop_.shared, &loop_.sliced, &loop_.params})
       for (const Loop::In& link : *list) node.in.push_back(link.outer);
@@ -240,6 +252,7 @@ class Splitter {
     loop_.samples = batch_ / trips_;
     outer_.nodes.push_back(std::move(node));
     outer_.loops.push_back(std::move(loop_));
+    for (NodeId alias : aliases_) copy_outside(whole_.nodes[index(alias)]);
   }
 
   const Graph& whole_;
@@ -247,6 +260,7 @@ class Splitter {
   std::vector<Part> part_;    // per value of the whole step
   std::vector<bool> summed_;  // per value: made in the body, summed over the trips
   std::vector<ValueId> in_body_, outside_;
+  std::vector<NodeId> aliases_;  // that are kept, in order
   Graph outer_;
   Loop loop_;
 };

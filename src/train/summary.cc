@@ -139,9 +139,15 @@ std::vector<std::pair<std::string, Bytes>> kept_for_backward(const Prepared& pre
   // A place written before it and read behind it, with nothing written there in between.
   std::map<ByteOffset, ValueId> holds;
   for (size_t i = 0; i < graph.inputs.size(); ++i) holds[plan.input_at[i]] = graph.inputs[i];
-  for (size_t s = 0; s < backward; ++s)
-    for (size_t o = 0; o < plan.steps[s].out.size(); ++o)
-      holds[plan.steps[s].out[o]] = graph.nodes[index(plan.steps[s].node)].out[o];
+  for (size_t s = 0; s < backward; ++s) {
+    const Step& step = plan.steps[s];
+    for (size_t o = 0; o < step.out.size(); ++o) {
+      // What is written in place of an operand stays with the layer that opened the place.
+      const bool in_place = std::find(step.in.begin(), step.in.end(), step.out[o]) != step.in.end();
+      if (!in_place || !holds.contains(step.out[o]))
+        holds[step.out[o]] = graph.nodes[index(step.node)].out[o];
+    }
+  }
   std::map<std::string, Bytes> bytes;
   for (size_t s = backward; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
