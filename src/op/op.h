@@ -113,7 +113,7 @@ struct Op {
 };
 
 // How output `out` of the op treats rows.
-inline Rows rows_of_output(const Op& op, const Attrs& attrs, RowMask in, int out) {
+inline Rows output_rows(const Op& op, const Attrs& attrs, RowMask in, int out) {
   return op.rows_of ? op.rows_of(attrs, in, out) : op.rows(attrs, in);
 }
 

@@ -243,8 +243,8 @@ TEST(LossHead, RowsMapButForTheWeights) {
   EXPECT_FALSE(carries_rows(result.dbias));
   EXPECT_TRUE(carries_rows(result.correct));
   const Node& node = r.graph().nodes[0];
-  EXPECT_EQ(rows_of_output(kLinearCrossEntropy, node.attrs, 0b10101, 3), Rows::sums);
-  EXPECT_EQ(rows_of_output(kLinearCrossEntropy, node.attrs, 0b00101, 3), Rows::mixes);
+  EXPECT_EQ(output_rows(kLinearCrossEntropy, node.attrs, 0b10101, 3), Rows::sums);
+  EXPECT_EQ(output_rows(kLinearCrossEntropy, node.attrs, 0b00101, 3), Rows::mixes);
 }
 
 }  // namespace
