@@ -53,7 +53,7 @@ bool cut(const Call& whole, RowMask mask, int64_t parts, Metas& in, Metas& out, 
   }
   for (size_t o = 0; o < out.size(); ++o) {
     Meta expected = whole.out[o];
-    const bool rows = rows_of_output(whole.op, attrs, mask, static_cast<int>(o)) == Rows::maps;
+    const bool rows = output_rows(whole.op, attrs, mask, static_cast<int>(o)) == Rows::maps;
     if (rows && !divide(expected)) return false;
     if (out[o] != expected) return false;
   }
@@ -90,7 +90,7 @@ std::vector<Content> run_in_parts(const Call& whole, RowMask mask, int64_t parts
   }
   Fenced workspace(kernel.workspace_bytes, kNan);
   auto maps = [&](size_t o) {
-    return rows_of_output(whole.op, whole.attrs, mask, static_cast<int>(o)) == Rows::maps;
+    return output_rows(whole.op, whole.attrs, mask, static_cast<int>(o)) == Rows::maps;
   };
   for (int64_t part = 0; part < parts; ++part) {
     std::vector<void*> in_at, out_at;
@@ -172,7 +172,7 @@ int check_call(Call& call, Backend& backend) {
           fits = call.in[i].shape.rank() > 0 && call.in[i].shape[0] == height &&
                  call.sample.in[i].fill != Fill::step_params;
       for (size_t o = 0; o < call.out.size() && fits; ++o) {
-        const Rows rows = rows_of_output(call.op, call.attrs, mask, static_cast<int>(o));
+        const Rows rows = output_rows(call.op, call.attrs, mask, static_cast<int>(o));
         fits = rows == Rows::maps || (rows == Rows::sums && is_floating(call.out[o].dtype));
       }
       if (!fits) continue;
