@@ -1,6 +1,7 @@
 #include "model/builtin.h"
 
 #include "base/error.h"
+#include "model/gpt.h"
 #include "model/layers.h"
 
 namespace pl {

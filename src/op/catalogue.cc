@@ -3,8 +3,11 @@
 #include "op/adam.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
+#include "op/causal_mask.h"
+#include "op/concatenate.h"
 #include "op/conv2d.h"
 #include "op/dropout.h"
+#include "op/embedding.h"
 #include "op/fill.h"
 #include "op/leaky_relu.h"
 #include "op/matmul.h"
@@ -75,6 +78,13 @@ std::span<const Op* const> catalogue() {
       &kDropoutGradient,
       &kSparseCategoricalAccuracy,
       &kCategoricalAccuracy,
+      &kEmbedding,
+      &kEmbeddingGradient,
+      &kEmbeddingGradientOnto,
+      &kConcatenate,
+      &kSlice,
+      &kSliceGradient,
+      &kCausalMask,
   };
   return kOps;
 }

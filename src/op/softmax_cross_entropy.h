@@ -1,4 +1,4 @@
-// Softmax and cross-entropy in one, one loss a sample, with labels as integers or as distributions.
+// Softmax and cross-entropy in one, one loss a row, with labels as integers or as distributions.
 // A label outside [0, C) gives that row a loss (and a gradient) of NaN.
 #pragma once
 
@@ -12,16 +12,16 @@ extern const Op kSoftmaxCrossEntropy;
 extern const Op kSoftmaxCrossEntropyGradient;
 
 struct SoftmaxCrossEntropyResult {
-  Tensor loss;   // (B,)
-  Tensor probs;  // (B, C), softmax of the logits
+  Tensor loss;   // (B, ...)
+  Tensor probs;  // (B, ..., C), softmax of the logits
 };
 
-// logits (B, C), labels int32 (B,).
+// logits (B, ..., C), labels int32 (B, ...): one label a sample, or one a position.
 SoftmaxCrossEntropyResult sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels);
-// logits (B, C), targets (B, C). No gradient flows to the targets.
+// logits and targets (B, ..., C). No gradient flows to the targets.
 SoftmaxCrossEntropyResult softmax_cross_entropy(const Tensor& logits, const Tensor& targets);
 
-// dlogits (B, C) from dloss (B,).
+// dlogits (B, ..., C) from dloss (B, ...).
 Tensor sparse_softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& labels,
                                              const Tensor& dloss);
 Tensor softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& targets,

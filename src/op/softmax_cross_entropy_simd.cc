@@ -112,7 +112,7 @@ HWY_EXPORT(softmax_row);
 
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
-  const Dim rows = call.in[0].shape[0], n = call.in[0].shape[1];
+  const Dim n = call.in[0].shape.back(), rows = call.in[0].elements() / n;
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {
     const float* logits = static_cast<const float*>(in[0]);
@@ -135,7 +135,7 @@ std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall& cal
 
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
-  const Dim rows = call.in[0].shape[0], n = call.in[0].shape[1];
+  const Dim n = call.in[0].shape.back(), rows = call.in[0].elements() / n;
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {
     const float* probs = static_cast<const float*>(in[0]);

@@ -20,6 +20,8 @@ const std::vector<Pass>& passes() {
        pass::move_relu_behind_pool},
       {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
        pass::fuse_relu},
+      {"gradient-onto", "the gradient of an embedding is added in the place of the tied head's",
+       pass::add_gradient_onto},
       {"early-update", "updates each variable as soon as its gradient is final",
        pass::update_early},
   };

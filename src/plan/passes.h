@@ -32,6 +32,7 @@ void drop_dead_code(Graph&);
 void share_common_subexpressions(Graph&);
 void move_relu_behind_pool(Graph&);
 void fuse_relu(Graph&);
+void add_gradient_onto(Graph&);
 void update_early(Graph&);
 }  // namespace pass
 

@@ -367,7 +367,7 @@ TEST(Passes, AreListedWithSummariesAndReported) {
   };
   run_passes(graph, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions",
-                                            "relu-behind-pool", "early-update"}));
+                                            "relu-behind-pool", "gradient-onto", "early-update"}));
 }
 
 }  // namespace
