@@ -1,6 +1,8 @@
 // The one list of ops.
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/attention.h"
+#include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/causal_mask.h"
@@ -9,6 +11,8 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/gelu.h"
+#include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
@@ -29,6 +33,14 @@ namespace pl {
 std::span<const Op* const> catalogue() {
   static constexpr const Op* kOps[] = {
       &kMatmul,
+      &kBatchMatmul,
+      &kAttention,
+      &kAttentionGradient,
+      &kLayerNorm,
+      &kLayerNormGradient,
+      &kLayerNormParameterGradient,
+      &kGelu,
+      &kGeluGradient,
       &kLeakyRelu,
       &kLeakyReluGradient,
       &kRelu,

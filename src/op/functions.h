@@ -3,6 +3,8 @@
 
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/attention.h"
+#include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/causal_mask.h"
@@ -11,6 +13,8 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/gelu.h"
+#include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"

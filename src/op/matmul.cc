@@ -8,6 +8,10 @@
 namespace pl {
 namespace {
 
+// All dimensions but the last, and their product.
+std::vector<Dim> leading(const Shape& shape) { return {shape.begin(), shape.end() - 1}; }
+Dim rows_of(const Shape& shape) { return Shape(leading(shape)).elements(); }
+
 // Inputs: a, b, [bias]. Attributes: transpose_a, transpose_b (0 or 1), activation ("none", "relu").
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("matmul", 2, 3, in, attrs);
@@ -16,16 +20,28 @@ Metas infer(const Metas& in, const Attrs& attrs) {
     return UserError("[matmul] expected " + expected + ", received " + a.text() + " and " +
                      b.text() + " " + attrs.print());
   };
-  if (a.shape.rank() != 2 || b.shape.rank() != 2) throw bad("two matrices");
+  if (a.shape.rank() < 2 || b.shape.rank() < 2) throw bad("two matrices");
   if (a.dtype != b.dtype || !is_floating(a.dtype)) throw bad("one floating dtype");
+  checked("matmul", {a, b});
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
-  const Dim m = a.shape[ta ? 1 : 0], k = a.shape[ta ? 0 : 1];
-  const Dim kb = b.shape[tb ? 1 : 0], n = b.shape[tb ? 0 : 1];
-  if (k != kb) throw bad("equal inner dimensions");
-  if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{n}})
-    throw UserError("[matmul] expected a bias of " + Meta{a.dtype, Shape{n}}.text() +
+  const bool sums = ta && !tb && (a.shape.rank() > 2 || b.shape.rank() > 2);
+  if (sums && leading(a.shape) != leading(b.shape)) throw bad("equal leading dimensions");
+  if (!sums && b.shape.rank() != 2) throw bad("a matrix as the second operand");
+  if (ta && tb && a.shape.rank() != 2) throw bad("two matrices");
+  const MatmulForm f = matmul_form(in, attrs);
+  if (f.k != (tb ? b.shape[1] : rows_of(b.shape))) throw bad("equal inner dimensions");
+  if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{f.n}})
+    throw UserError("[matmul] expected a bias of " + Meta{a.dtype, Shape{f.n}}.text() +
                     ", received " + in[2].text());
-  return {{a.dtype, Shape{m, n}}};
+  std::vector<Dim> dims = ta ? std::vector<Dim>{f.m} : leading(a.shape);
+  dims.push_back(f.n);
+  return checked("matmul", {{a.dtype, Shape(std::move(dims))}});
+}
+
+std::vector<int64_t> leading_axes(const Tensor& x) {
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis + 1 < x.shape().rank(); ++axis) axes.push_back(axis);
+  return axes;
 }
 
 // dA = dC x B^T and dB = A^T x dC, each in the form that needs no transposed copy.
@@ -36,7 +52,7 @@ Tensors gradient(const GradientCall& call) {
   const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
   Tensors out(call.in.size());
   // The gradient of b (weights) first: it can be used up before the next layer's gradient exists.
-  if (call.in.size() > 2 && call.wants(2)) out[2] = reduce_sum(dc, {0});
+  if (call.in.size() > 2 && call.wants(2)) out[2] = reduce_sum(dc, leading_axes(dc));
   if (call.wants(1))
     out[1] = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta})
                 : matmul(a, dc, {.transpose_a = !ta});
@@ -54,19 +70,16 @@ Rows rows(const Attrs& attrs, RowMask in) {
   return Rows::mixes;
 }
 
-Cost cost(const Metas& in, const Metas& out, const Attrs&) {
+Cost cost(const Metas& in, const Metas& out, const Attrs& attrs) {
   Cost result = pointwise_cost(in, out, 0);
-  const double outputs = static_cast<double>(out[0].elements());
-  const double inner = outputs > 0
-                           ? static_cast<double>(in[0].elements()) /
-                                 static_cast<double>(out[0].shape[0] > 0 ? out[0].shape[0] : 1)
-                           : 0;
-  result.flops = 2 * outputs * inner;
+  const MatmulForm f = matmul_form(in, attrs);
+  result.flops = 2 * static_cast<double>(f.m) * static_cast<double>(f.n) * static_cast<double>(f.k);
   return result;
 }
 
 std::vector<Sample> samples() {
   auto meta = [](Dim a, Dim b) { return Meta{Dtype::float32, Shape{a, b}}; };
+  auto cube = [](Dim a, Dim b, Dim c) { return Meta{Dtype::float32, Shape{a, b, c}}; };
   const Meta bias{Dtype::float32, Shape{5}};
   return {
       {"plain", {{meta(7, 3)}, {meta(3, 5)}}, {}},
@@ -78,9 +91,35 @@ std::vector<Sample> samples() {
        {{meta(3, 7)}, {meta(5, 3)}},
        {{"transpose_a", int64_t{1}}, {"transpose_b", int64_t{1}}}},
       {"one_row", {{meta(1, 33)}, {meta(33, 5)}, {bias}}, {}},
+      {"sequence", {{cube(2, 4, 3)}, {meta(3, 5)}, {bias}}, {}},
+      {"sequence_transpose_b", {{cube(2, 4, 3)}, {meta(5, 3)}}, {{"transpose_b", int64_t{1}}}},
+      {"sequence_sum", {{cube(2, 4, 3)}, {cube(2, 4, 5)}}, {{"transpose_a", int64_t{1}}}},
       {"mlp_b128", {{meta(128, 784)}, {meta(784, 512)}}, {}, 1e-5, true},
       {"mlp_b128_dw",
        {{meta(128, 784)}, {meta(128, 512)}},
+       {{"transpose_a", int64_t{1}}},
+       1e-5,
+       true},
+      {"gpt_up", {{cube(8, 256, 256)}, {meta(256, 1024)}}, {}, 1e-5, true},
+      {"gpt_down", {{cube(8, 256, 1024)}, {meta(1024, 256)}}, {}, 1e-5, true},
+      {"gpt_qkv", {{cube(8, 256, 256)}, {meta(256, 768)}}, {}, 1e-5, true},
+      {"gpt_head",
+       {{cube(8, 256, 256)}, {meta(1024, 256)}},
+       {{"transpose_b", int64_t{1}}},
+       1e-5,
+       true},
+      {"gpt_up_dx",
+       {{cube(8, 256, 1024)}, {meta(256, 1024)}},
+       {{"transpose_b", int64_t{1}}},
+       1e-5,
+       true},
+      {"gpt_up_dw",
+       {{cube(8, 256, 256)}, {cube(8, 256, 1024)}},
+       {{"transpose_a", int64_t{1}}},
+       1e-5,
+       true},
+      {"gpt_down_dw",
+       {{cube(8, 256, 1024)}, {cube(8, 256, 256)}},
        {{"transpose_a", int64_t{1}}},
        1e-5,
        true},
@@ -93,6 +132,18 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+
+MatmulForm matmul_form(const Metas& in, const Attrs& attrs) {
+  const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
+  const Shape &a = in[0].shape, &b = in[1].shape;
+  return {.m = ta ? a.back() : rows_of(a),
+          .n = tb ? b[0] : b.back(),
+          .k = ta ? rows_of(a) : a.back(),
+          .transpose_a = ta,
+          .transpose_b = tb,
+          .bias = in.size() > 2,
+          .relu = attrs.text("activation", "none") == "relu"};
+}
 
 const Op kMatmul{
     .name = "matmul",

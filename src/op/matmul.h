@@ -1,4 +1,5 @@
-// matmul: C = op(A) x op(B) [+ bias] [then relu], matrices only. Dense layers and their gradients.
+// matmul: C = op(A) x op(B) [+ bias] [then relu]. Dense layers and their gradients. Operands with
+// more than two dimensions are matrices whose rows are counted by all dimensions but the last.
 #pragma once
 
 #include "op/op.h"
@@ -13,8 +14,17 @@ struct MatmulOptions {
 };
 
 // a (M, K), b (K, N), each possibly transposed; bias (N,) may be undefined. Result (M, N).
+// a may also be (..., K), for a result (..., N); or, with transpose_a, (..., M) with b (..., N) of
+// the same leading dimensions, for a result (M, N) that sums over them.
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
               const Tensor& bias = {});
+
+// What kernels know of a call: the sizes of the matrices.
+struct MatmulForm {
+  Dim m, n, k;
+  bool transpose_a, transpose_b, bias, relu;
+};
+MatmulForm matmul_form(const Metas& in, const Attrs& attrs);
 
 namespace cpu {
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall&);

@@ -12,21 +12,7 @@
 namespace pl::cpu {
 namespace {
 
-struct Form {
-  Dim m, n, k;
-  bool transpose_a, transpose_b, bias, relu;
-};
-
-Form form_of(const PrepareCall& call) {
-  const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
-  return {call.out[0].shape[0],
-          call.out[0].shape[1],
-          call.in[0].shape[ta ? 0 : 1],
-          ta,
-          tb,
-          call.in.size() > 2,
-          call.attrs.text("activation", "none") == "relu"};
-}
+using Form = MatmulForm;
 
 class MatmulOnednn final : public Kernel {
  public:
@@ -94,7 +80,7 @@ std::unique_ptr<Kernel> reference(const Form& f, int threads) {
 }  // namespace
 
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
-  const Form f = form_of(call);
+  const Form f = matmul_form(call.in, call.attrs);
   if (call.in[0].dtype != Dtype::float32 || f.m == 0 || f.n == 0 || f.k == 0) return nullptr;
   // The library's generators count in 32 bits.
   if (std::max({f.m, f.n, f.k}) > std::numeric_limits<int32_t>::max()) return nullptr;
@@ -116,7 +102,7 @@ std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
 }
 
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {
-  const Form f = form_of(call);
+  const Form f = matmul_form(call.in, call.attrs);
   return dispatch_float(call.in[0].dtype,
                         [&]<class T>() { return reference<T>(f, call.backend.threads()); });
 }

@@ -12,6 +12,7 @@ The format is described in tests/op_answers.h.
 """
 
 import json
+import math
 import struct
 import sys
 
@@ -139,6 +140,85 @@ def cross_entropy_gradient(p, targets, dloss):
     return (p * targets.sum(-1, keepdims=True) - targets) * dloss[..., None]
 
 
+# ---- transformers
+
+
+def split_heads(attrs, operands):
+    """q, k and v as (batch, heads, steps, size)."""
+    q, k, v = np.split(operands[0], 3, -1) if attrs.get("packed") else operands
+    heads = attrs["heads"]
+
+    def split(x):
+        return x.reshape(x.shape[0], x.shape[1], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
+
+    return split(q), split(k), split(v)
+
+
+def join_heads(x):
+    x = x.transpose(0, 2, 1, 3)
+    return x.reshape(x.shape[0], x.shape[1], x.shape[2] * x.shape[3])
+
+
+def attention_scores(attrs, q, k):
+    scale = attrs.get("scale") or 1 / np.sqrt(q.shape[-1])
+    scores = scale * q @ k.swapaxes(-1, -2)
+    if attrs.get("causal"):
+        scores = np.where(np.tri(*scores.shape[-2:]), scores, -np.inf)
+    return scale, scores
+
+
+def attention(attrs, *operands):
+    q, k, v = split_heads(attrs, operands)
+    _, scores = attention_scores(attrs, q, k)
+    lse = np.log(np.exp(scores).sum(-1))
+    return join_heads(softmax(scores) @ v), lse
+
+
+def attention_gradient(attrs, *operands):
+    count = 1 if attrs.get("packed") else 3
+    q, k, v = split_heads(attrs, operands[:count])
+    out, lse, dout = operands[count:count + 3]
+    dlse = operands[count + 3] if len(operands) > count + 3 else 0 * lse
+    out, _, _ = split_heads({"heads": attrs["heads"]}, (out, out, out))
+    dout, _, _ = split_heads({"heads": attrs["heads"]}, (dout, dout, dout))
+    scale, scores = attention_scores(attrs, q, k)
+    p = np.exp(scores - lse[..., None])
+    ds = scale * p * (dout @ v.swapaxes(-1, -2) - (out * dout).sum(-1, keepdims=True) + dlse[..., None])
+    grads = [join_heads(x) for x in (ds @ k, ds.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ dout)]
+    return np.concatenate(grads, -1) if count == 1 else tuple(grads)
+
+
+def layer_norm(attrs, x, gamma, beta):
+    mean = x.mean(-1)
+    rstd = 1 / np.sqrt(x.var(-1) + attrs["epsilon"])
+    return (x - mean[..., None]) * rstd[..., None] * gamma + beta, mean, rstd
+
+
+def layer_norm_gradient(attrs, x, gamma, mean, rstd, dy):
+    n, g = (x - mean[..., None]) * rstd[..., None], dy * gamma
+    return rstd[..., None] * (g - g.mean(-1, keepdims=True) - n * (g * n).mean(-1, keepdims=True))
+
+
+def layer_norm_parameter_gradient(attrs, x, mean, rstd, dy):
+    over = tuple(range(x.ndim - 1))
+    return (dy * (x - mean[..., None]) * rstd[..., None]).sum(over), dy.sum(over)
+
+
+def gelu(attrs, x):
+    if attrs["approximate"]:
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + np.vectorize(math.erf, otypes=[float])(x / np.sqrt(2)))
+
+
+def gelu_gradient(attrs, x, dy):
+    if attrs["approximate"]:
+        t = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+        du = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
+        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du)
+    below = 0.5 * (1 + np.vectorize(math.erf, otypes=[float])(x / np.sqrt(2)))
+    return dy * (below + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi))
+
+
 # ---- updates, by Keras's formulas
 
 
@@ -190,8 +270,15 @@ def dropout(attrs, x, params):
 
 
 def matmul(attrs, a, b, bias=0.0):
+    if attrs.get("transpose_a"):  # leading dimensions count rows
+        a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
     c = (a.T if attrs.get("transpose_a") else a) @ (b.T if attrs.get("transpose_b") else b) + bias
     return np.maximum(c, 0) if attrs.get("activation") == "relu" else c
+
+
+def batch_matmul(attrs, a, b):
+    a = a.swapaxes(-1, -2) if attrs.get("transpose_a") else a
+    return a @ (b.swapaxes(-1, -2) if attrs.get("transpose_b") else b)
 
 
 def front(shape, x):
@@ -237,6 +324,14 @@ def slice_gradient(attrs, dy):
 
 OPS = {
     "matmul": matmul,
+    "batch_matmul": batch_matmul,
+    "attention": attention,
+    "attention_gradient": attention_gradient,
+    "layer_norm": layer_norm,
+    "layer_norm_gradient": layer_norm_gradient,
+    "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
+    "gelu": gelu,
+    "gelu_gradient": gelu_gradient,
     "leaky_relu": lambda a, x: np.where(x > 0, x, a["alpha"] * x),
     "leaky_relu_gradient": lambda a, y, dy: np.where(y > 0, dy, a["alpha"] * dy),
     "relu": lambda a, x: np.maximum(x, 0),

@@ -1,0 +1,101 @@
+// CPU kernels of batch_matmul: oneDNN for float32; a plain loop for the rest, and as the reference.
+#include <algorithm>
+#include <limits>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/onednn.h"
+#include "backend/cpu/parallel.h"
+#include "op/batch_matmul.h"
+#include "op/kernel.h"
+
+namespace pl::cpu {
+namespace {
+
+using Form = BatchMatmulForm;
+
+class BatchMatmulOnednn final : public Kernel {
+ public:
+  explicit BatchMatmulOnednn(OnednnCall call) : call_(std::move(call)) {
+    a_ = call_.bind(DNNL_ARG_SRC, call_.query(dnnl_query_src_md));
+    b_ = call_.bind(DNNL_ARG_WEIGHTS, call_.query(dnnl_query_weights_md, 0));
+    c_ = call_.bind(DNNL_ARG_DST, call_.query(dnnl_query_dst_md));
+    workspace_bytes = call_.scratchpad_bytes();
+    if (workspace_bytes > 0)
+      scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
+    key = call_.implementation();
+    footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
+    // Without AVX-512 the library multiplies through its gemm, which packs copies of its operands
+    // on the heap, whatever scratchpad it was promised.
+    if (key.find("brg") == std::string::npos)
+      for (dnnl_query_t operand : {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md})
+        transient += static_cast<Bytes>(dnnl_memory_desc_get_size(call_.query(operand)));
+  }
+
+  void run(void* const* in, void* const* out, void* workspace) override {
+    call_.set(a_, in[0]);
+    call_.set(b_, in[1]);
+    call_.set(c_, out[0]);
+    if (scratch_ >= 0) call_.set(scratch_, workspace);
+    call_.execute();
+  }
+
+ private:
+  OnednnCall call_;
+  int a_, b_, c_, scratch_ = -1;
+};
+
+// c (M, N) = op(a) x op(b), row by row, in order of k.
+template <class T>
+void product(const Form& f, const T* a, const T* b, T* c) {
+  const Dim a_row = f.transpose_a ? 1 : f.k, a_col = f.transpose_a ? f.m : 1;
+  const Dim b_row = f.transpose_b ? 1 : f.n, b_col = f.transpose_b ? f.k : 1;
+  std::fill_n(c, f.m * f.n, T(0));
+  for (Dim i = 0; i < f.m; ++i)
+    for (Dim k = 0; k < f.k; ++k) {
+      const T left = a[i * a_row + k * a_col];
+      for (Dim j = 0; j < f.n; ++j) c[i * f.n + j] += left * b[k * b_row + j * b_col];
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> batch_matmul_onednn(const PrepareCall& call) {
+  const Form f = batch_matmul_form(call.in, call.attrs);
+  if (call.in[0].dtype != Dtype::float32 || call.out[0].elements() == 0 || f.k == 0) return nullptr;
+  // The library's generators count in 32 bits.
+  if (std::max({f.outer, f.inner, f.m, f.n, f.k}) > std::numeric_limits<int32_t>::max())
+    return nullptr;
+  auto& backend = static_cast<CpuBackend&>(call.backend);
+  // A dimension of 1 is stretched, as b's first one is here.
+  const bool shared = f.outer > 1;
+  const Dim outer = shared ? f.outer : f.inner, inner = shared ? f.inner : 1;
+  OnednnDesc a = onednn_desc({outer, inner, f.m, f.k}, f.transpose_a ? dnnl_abdc : dnnl_abcd);
+  OnednnDesc b =
+      onednn_desc({shared ? 1 : outer, inner, f.k, f.n}, f.transpose_b ? dnnl_abdc : dnnl_abcd);
+  OnednnDesc c = onednn_desc({outer, inner, f.m, f.n}, dnnl_abcd);
+  OnednnAttr attr = onednn_user_scratchpad();
+  OnednnPrimitiveDesc desc;
+  if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), nullptr,
+                                        c.get(), attr.get()) != dnnl_success)
+    return nullptr;
+  return std::make_unique<BatchMatmulOnednn>(OnednnCall(backend, std::move(desc)));
+}
+
+std::unique_ptr<Kernel> batch_matmul_reference(const PrepareCall& call) {
+  return dispatch_float(call.in[0].dtype, [&]<class T>() {
+    const Form f = batch_matmul_form(call.in, call.attrs);
+    const int threads = call.backend.threads();
+    return make_kernel([f, threads](void* const* in, void* const* out, void*) {
+      const T* a = static_cast<const T*>(in[0]);
+      const T* b = static_cast<const T*>(in[1]);
+      T* c = static_cast<T*>(out[0]);
+      const Dim products = f.outer * f.inner;
+      parallel_ranges(threads, products, products * f.m * f.n * f.k, [&](Dim begin, Dim end) {
+        for (Dim i = begin; i < end; ++i)
+          product(f, a + i * f.m * f.k, b + i % f.inner * f.k * f.n, c + i * f.m * f.n);
+      });
+    });
+  });
+}
+
+}  // namespace pl::cpu

@@ -1,0 +1,20 @@
+// gelu: x times the probability that a standard normal number lies below x, and its gradient.
+#pragma once
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kGelu;
+extern const Op kGeluGradient;
+
+// approximate: x * sigmoid(2 u) with u = sqrt(2 / pi) * (x + 0.044715 x^3), the form with tanh.
+Tensor gelu(const Tensor& x, bool approximate = false);
+Tensor gelu_gradient(const Tensor& x, const Tensor& dy, bool approximate = false);
+
+namespace cpu {
+std::unique_ptr<Kernel> gelu_reference(const PrepareCall&);
+std::unique_ptr<Kernel> gelu_gradient_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

@@ -1,0 +1,248 @@
+#include "op/layer_norm.h"
+
+#include "op/infer.h"
+#include "op/pointwise.h"
+#include "op/reshape.h"
+#include "op/scale.h"
+
+namespace pl {
+namespace {
+
+// Dimensions of x (..., D) without the last.
+Shape outer_shape(const Shape& x) {
+  std::vector<Dim> dims = x.dims();
+  dims.pop_back();
+  return Shape(std::move(dims));
+}
+
+// x at operand 0: at least (rows, D) with D > 0, of a dtype that the loops know.
+void expect_vectors(const char* op, const Metas& in, const Attrs& attrs) {
+  const Meta& x = in[0];
+  if (!is_real(x.dtype) || x.shape.rank() < 2 || x.shape.back() < 1)
+    reject(op, "x (..., D) with two dimensions or more, float32 or float64", in, attrs);
+  checked(op, {x});
+}
+
+Meta parameter_of(const Meta& x) { return {x.dtype, Shape{x.shape.back()}}; }
+Meta moment_of(const Meta& x) { return {x.dtype, outer_shape(x.shape)}; }
+
+// Inputs: x, gamma, beta. Attribute: epsilon. Outputs: y, mean, rstd.
+Metas infer(const Metas& in, const Attrs& attrs) {
+  expect_operands("layer_norm", 3, 3, in, attrs);
+  expect_vectors("layer_norm", in, attrs);
+  if (in[1] != parameter_of(in[0]) || in[2] != parameter_of(in[0]))
+    reject("layer_norm", "gamma and beta of x's last dimension", in, attrs);
+  if (!(attrs.real("epsilon", -1) >= 0)) reject("layer_norm", "epsilon >= 0", in, attrs);
+  return {in[0], moment_of(in[0]), moment_of(in[0])};
+}
+
+// Inputs: x, gamma, mean, rstd, dy.
+Metas gradient_infer(const Metas& in, const Attrs& attrs) {
+  constexpr const char* op = "layer_norm_gradient";
+  expect_operands(op, 5, 5, in, attrs);
+  expect_vectors(op, in, attrs);
+  const Meta moment = moment_of(in[0]);
+  if (in[1] != parameter_of(in[0]) || in[2] != moment || in[3] != moment || in[4] != in[0])
+    reject(op, "x (..., D), gamma (D,), mean (...), rstd (...) and dy (..., D)", in, attrs);
+  return {in[0]};
+}
+
+// Inputs: x, mean, rstd, dy. Outputs: dgamma, dbeta.
+Metas parameter_gradient_infer(const Metas& in, const Attrs& attrs) {
+  constexpr const char* op = "layer_norm_parameter_gradient";
+  expect_operands(op, 4, 4, in, attrs);
+  expect_vectors(op, in, attrs);
+  const Meta moment = moment_of(in[0]);
+  if (in[1] != moment || in[2] != moment || in[3] != in[0])
+    reject(op, "x (..., D), mean (...), rstd (...) and dy (..., D)", in, attrs);
+  return {parameter_of(in[0]), parameter_of(in[0])};
+}
+
+Tensor column(const Tensor& moment, const Shape& x) {
+  std::vector<Dim> dims = x.dims();
+  dims.back() = 1;
+  return reshape(moment, std::move(dims));
+}
+
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? add(a, b) : a;
+}
+
+// What reaches x through the other two outputs: mean' = 1 / D, rstd' = -rstd^3 * (x - mean) / D.
+Tensor through_moments(const GradientCall& call) {
+  const Tensor &x = call.in[0], &dmean = call.dout[1], &drstd = call.dout[2];
+  const double share = 1 / static_cast<double>(x.shape().back());
+  Tensor dx;
+  if (drstd.defined()) {
+    const Tensor &mean = call.out[1], &rstd = call.out[2];
+    const Tensor factor = scale(multiply(drstd, multiply(rstd, square(rstd))), -share);
+    dx = multiply(subtract(x, column(mean, x.shape())), column(factor, x.shape()));
+  }
+  if (dmean.defined()) {
+    const Tensor flat = column(scale(dmean, share), x.shape());
+    dx = dx.defined() ? add(dx, flat) : add(scale(x, 0), flat);
+  }
+  return dx;
+}
+
+Tensors gradient(const GradientCall& call) {
+  const Tensor &x = call.in[0], &gamma = call.in[1], &dy = call.dout[0];
+  const Tensor &mean = call.out[1], &rstd = call.out[2];
+  Tensors out(3);
+  if (dy.defined() && (call.wants(1) || call.wants(2))) {
+    const auto parameters = layer_norm_parameter_gradient(x, mean, rstd, dy);
+    out[1] = parameters.dgamma;
+    out[2] = parameters.dbeta;
+  }
+  if (call.wants(0)) {
+    if (dy.defined()) out[0] = layer_norm_gradient(x, gamma, mean, rstd, dy);
+    out[0] = sum_of(out[0], through_moments(call));
+  }
+  return out;
+}
+
+// gamma and beta belong to all samples.
+Rows rows(const Attrs&, RowMask in) {
+  if (!in) return Rows::none;
+  return in == 0b001 ? Rows::maps : Rows::mixes;
+}
+Rows gradient_rows(const Attrs&, RowMask in) {
+  if (!in) return Rows::none;
+  return in == 0b11101 ? Rows::maps : Rows::mixes;
+}
+Rows parameter_gradient_rows(const Attrs&, RowMask in) {
+  if (!in) return Rows::none;
+  return in == 0b1111 ? Rows::sums : Rows::mixes;
+}
+
+Cost cost(const Metas& in, const Metas& out, const Attrs&) { return pointwise_cost(in, out, 6); }
+Cost parameter_cost(const Metas& in, const Metas& out, const Attrs&) {
+  Cost result = pointwise_cost(in, out, 0);
+  result.flops = 5 * static_cast<double>(in[0].elements());
+  return result;
+}
+
+struct Size {
+  const char* name;
+  Shape x;
+  bool benchmark = false;
+};
+std::vector<Size> sizes() {
+  return {{"matrix", {5, 7}},
+          {"sequence", {2, 3, 33}},
+          {"one_feature", {4, 1}},
+          {"no_rows", {0, 4}},
+          {"wide", {3, 1031}},
+          {"long", {70, 18}},
+          {"four", {2, 2, 3, 16}},
+          {"gpt_b1", {1, 256, 256}, true},
+          {"gpt_b8", {8, 256, 256}, true}};
+}
+
+std::vector<Sample> samples() {
+  std::vector<Sample> out;
+  for (const Size& size : sizes()) {
+    const Meta x{Dtype::float32, size.x};
+    // With one feature the variance is 0, and epsilon alone decides rstd.
+    const double epsilon = size.x.back() == 1 ? 0.5 : 1e-3;
+    out.push_back({size.name,
+                   {{x}, {parameter_of(x)}, {parameter_of(x)}},
+                   {{"epsilon", epsilon}},
+                   1e-6,
+                   size.benchmark});
+  }
+  return out;
+}
+
+std::vector<Sample> gradient_samples() {
+  std::vector<Sample> out;
+  for (const Size& size : sizes()) {
+    const Meta x{Dtype::float32, size.x};
+    out.push_back({size.name,
+                   {{x}, {parameter_of(x)}, {moment_of(x)}, {moment_of(x), Fill::positive}, {x}},
+                   {},
+                   2e-6,
+                   size.benchmark});
+  }
+  return out;
+}
+
+std::vector<Sample> parameter_gradient_samples() {
+  std::vector<Sample> out;
+  for (const Size& size : sizes()) {
+    const Meta x{Dtype::float32, size.x};
+    out.push_back({size.name,
+                   {{x}, {moment_of(x)}, {moment_of(x), Fill::positive}, {x}},
+                   {},
+                   2e-6,
+                   size.benchmark});
+  }
+  return out;
+}
+
+constexpr Variant kVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::layer_norm_reference},
+};
+constexpr Variant kGradientVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::layer_norm_gradient_reference},
+};
+constexpr Variant kParameterGradientVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::layer_norm_parameter_gradient_reference},
+};
+constexpr InOut kInPlace[] = {{0, 0}};
+constexpr InOut kGradientInPlace[] = {{4, 0}, {0, 0}};
+
+}  // namespace
+
+const Op kLayerNorm{
+    .name = "layer_norm",
+    .summary = "mean 0 and variance 1 along the last axis, then gamma and beta",
+    .infer = infer,
+    .gradient = gradient,
+    .in_place = kInPlace,
+    .rows = rows,
+    .variants = kVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+const Op kLayerNormGradient{
+    .name = "layer_norm_gradient",
+    .summary = "gradient of layer_norm for its input",
+    .infer = gradient_infer,
+    .in_place = kGradientInPlace,
+    .rows = gradient_rows,
+    .variants = kGradientVariants,
+    .cost = cost,
+    .samples = gradient_samples,
+};
+
+const Op kLayerNormParameterGradient{
+    .name = "layer_norm_parameter_gradient",
+    .summary = "gradients of layer_norm for gamma and beta",
+    .infer = parameter_gradient_infer,
+    .rows = parameter_gradient_rows,
+    .variants = kParameterGradientVariants,
+    .cost = parameter_cost,
+    .samples = parameter_gradient_samples,
+};
+
+LayerNormResult layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                           double epsilon) {
+  Tensors out = apply(kLayerNorm, {x, gamma, beta}, {{"epsilon", epsilon}});
+  return {out[0], out[1], out[2]};
+}
+
+Tensor layer_norm_gradient(const Tensor& x, const Tensor& gamma, const Tensor& mean,
+                           const Tensor& rstd, const Tensor& dy) {
+  return apply(kLayerNormGradient, {x, gamma, mean, rstd, dy})[0];
+}
+
+LayerNormParameterGradient layer_norm_parameter_gradient(const Tensor& x, const Tensor& mean,
+                                                         const Tensor& rstd, const Tensor& dy) {
+  Tensors out = apply(kLayerNormParameterGradient, {x, mean, rstd, dy});
+  return {out[0], out[1]};
+}
+
+}  // namespace pl
