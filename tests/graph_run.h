@@ -58,7 +58,7 @@ class PlannedRun {
   const void* kept(size_t i) { return executor_->kept(i); }
   void* variable(size_t v) { return data() + prepared_.plan.variable_at[v]; }
 
-  void step() { executor_->step(); }
+  void step(StepTimes* times = nullptr) { executor_->step(times); }
   // The same, and every byte that nothing will read again is poisoned as soon as that is so.
   void step_poisoned() {
     for (size_t s = 0; s < executor_->steps().size(); ++s) {

@@ -15,6 +15,7 @@ class Backend {
   virtual ~Backend() = default;
   Device device() const { return device_; }
   int threads() const { return threads_; }
+  virtual std::string machine() const { return ""; }  // in words: what decides how fast it is
   virtual bool narrow_simd() const { return false; }  // the library runs without its widest vectors
   Bytes alignment() const { return alignment_; }      // every grant is a multiple of it
 

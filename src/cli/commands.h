@@ -9,6 +9,7 @@ int run_plan(const RunOptions& options);
 int run_train(const RunOptions& options);
 int run_models(const ModelsOptions& options);
 int run_bench(const BenchOptions& options);
+int run_calibrate(const CalibrateOptions& options);
 
 // Parses, dispatches, and turns every error into a message on stderr and an exit code.
 int run_command(const std::vector<std::string>& arguments);

@@ -193,6 +193,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       ->type_name("")
       ->check(not_empty, "", "");
   bench->add_flag("--json", line.bench.json, "print JSON");
+  auto* calibrate = app.add_subcommand("calibrate", "measure this machine's rates")->group("");
+  calibrate->add_option("--threads", line.calibrate.threads)->check(CLI::Range(1, 1024));
+  calibrate->add_option("--room", line.calibrate.room)->check(CLI::NonNegativeNumber);
   auto* report = app.add_subcommand("report", "not built yet")->group("");
   auto* data = app.add_subcommand("data", "not built yet")->group("");
   for (auto* command : {report, data}) command->allow_extras();
@@ -208,7 +211,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   }
   for (auto* command : {report, data})
     if (command->parsed()) not_built("`plimsoll " + command->get_name() + "`");
-  for (auto* command : {plan, train, models, bench})
+  for (auto* command : {plan, train, models, bench, calibrate})
     if (command->parsed()) line.command = command->get_name();
   if (line.command.empty()) {
     std::fputs(app.help().c_str(), stdout);

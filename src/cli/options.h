@@ -37,16 +37,23 @@ struct BenchOptions {
   int threads = 0;
 };
 
+// Of the hidden `calibrate`, which a first run starts.
+struct CalibrateOptions {
+  int threads = 0;
+  Bytes room = 0;  // that it may take
+};
+
 struct ModelsOptions {
   std::string name;  // empty: list all
   bool json = false;
 };
 
 struct CommandLine {
-  std::string command;  // "plan", "train", "models", "bench"; empty: help was printed
+  std::string command;  // "plan", "train", "models", "bench", "calibrate"; empty: help was printed
   RunOptions run;
   BenchOptions bench;
   ModelsOptions models;
+  CalibrateOptions calibrate;
 };
 
 // Throws UserError (exit code 2) for anything that is not understood, not built yet, or out of

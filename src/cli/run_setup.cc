@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/costs.h"
 #include "train/samples.h"
 
 namespace pl {
@@ -103,7 +104,8 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                 .learning_rate = setup.compiled.optimizer->learning_rate};
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
-  Candidate candidate{setup, 0};
+  setup.costs = load_costs(*setup.backend, options.memory);
+  Candidate candidate{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) candidate.source_bytes += source->resident_bytes();
   const PlanForBatch plan_for = [&](int64_t batch) { return candidate.plan(batch); };

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "cli/options.h"
 #include "data/source.h"
+#include "execute/cost_table.h"
 #include "model/builtin.h"
 #include "report/plan_report.h"
 #include "train/loop.h"
@@ -14,6 +15,7 @@ namespace pl {
 
 struct RunSetup {
   std::unique_ptr<CpuBackend> backend;
+  CostTable costs;  // frozen while it plans
   Network network;
   Compiled compiled;
   LoopOptions loop;

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
+#include "cli/costs.h"
 #include "cli/run_setup.h"
 #include "train/progress_bar.h"
 #include "train/weights.h"
@@ -146,12 +147,14 @@ int run_train(const RunOptions& options) {
   if (weights) load_weights(*weights, session.variables());
   if (const std::string warning = check_resident(setup.report); !warning.empty())
     std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
+  setup.loop.time_kernels = true;
   ProgressBar bar(out, setup.compiled.metrics);
   Both both(bar, log);
   TrainObserver& observer = options.json ? static_cast<TrainObserver&>(log) : both;
   const LoopResult result =
       run_training(session, setup.loop, *setup.sources.train, setup.sources.test.get(), observer);
   log.write(end_event(result, session));
+  learn_costs(*setup.backend, session, result);
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
   if (!options.json) print_summary(out, result, session, options.run);

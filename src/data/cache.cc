@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -14,11 +14,6 @@ namespace pl {
 namespace {
 
 constexpr Bytes kGzipTrailer = 8;  // CRC-32 and length
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 bool has_room(const std::string& folder, Bytes bytes) {
   struct statvfs status {};
@@ -57,15 +52,6 @@ std::string key_of(const File& source, const Section& section, Bytes bytes,
 }
 
 }  // namespace
-
-std::string cache_folder() {
-  if (const std::string own = environment("PLIMSOLL_CACHE"); !own.empty()) return own;
-  // Relative paths are to be ignored, says the XDG specification.
-  const std::string xdg = environment("XDG_CACHE_HOME");
-  if (xdg.starts_with('/')) return xdg + "/plimsoll";
-  const std::string home = environment("HOME");
-  return home.starts_with('/') ? home + "/.cache/plimsoll" : "";
-}
 
 File inflated_copy(const File& source, const Section& section, Bytes bytes,
                    std::optional<uint32_t> crc, const std::string& what) {

@@ -9,10 +9,7 @@
 
 namespace pl {
 
-// $PLIMSOLL_CACHE, $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll; empty when none is set.
-std::string cache_folder();
-
-// The inflated bytes of a section as a file. It lies in the cache folder, keyed by the source's
+// The inflated bytes of a section as a file. It lies in base/cache_folder.h, keyed by the source's
 // path, size, time and checksum, or, where that folder cannot take it, in an unlinked temporary
 // file. The size must be known: `bytes` from a header. Throws DataError when the data do not have
 // this size or `crc`, or claim to expand more than deflate can; BackendError when no disk has room.

@@ -1,6 +1,7 @@
 #include "execute/executor.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/error.h"
 
@@ -34,12 +35,21 @@ void* Executor::grant(ByteOffset at, Bytes bytes) {
   return at < persistent_ ? arena_.persistent + at : arena_.transient + (at - persistent_);
 }
 
-void Executor::step() {
+void Executor::step(StepTimes* times) {
+  using Clock = std::chrono::steady_clock;
+  check(!times || times->size() == steps_.size(), "one time per step");
   const Bound* current = nullptr;
+  Clock::time_point before;
+  if (times) before = Clock::now();
   try {
     for (const Bound& bound : steps_) {
       current = &bound;
       bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
+      if (!times) continue;
+      const Clock::time_point after = Clock::now();
+      (*times)[static_cast<size_t>(&bound - steps_.data())] =
+          std::chrono::nanoseconds(after - before).count();
+      before = after;
     }
   } catch (const Error& error) {
     const Node& node = graph_.nodes[index(current->node)];

@@ -2,6 +2,7 @@
 // prepared kernels that allocates nothing.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,6 +17,8 @@ struct ArenaView {
   char* persistent = nullptr;
   char* transient = nullptr;
 };
+
+using StepTimes = std::vector<int64_t>;  // nanoseconds, as Executor::steps()
 
 class Executor {
  public:
@@ -33,7 +36,8 @@ class Executor {
            ArenaView arena);
 
   // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op.
-  void step();
+  // `times`, one entry per step, receives the nanoseconds of each; null: no clock is read.
+  void step(StepTimes* times = nullptr);
 
   void* input(size_t i) const { return inputs_[i]; }     // as graph.inputs
   const void* kept(size_t i) const { return kept_[i]; }  // as graph.keep

@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmSteps = 2;  // libraries may still settle in these
 constexpr size_t kTimesKept = 4096;
+constexpr size_t kTimedSteps = 5;  // kernel by kernel, behind the warm ones
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -89,6 +90,34 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
   }
 }
 
+// Times the kernels of a few steps of the first signature.
+class KernelTimer {
+ public:
+  KernelTimer(Session& session, bool wanted) {
+    if (wanted) times_.assign(kTimedSteps, StepTimes(session.executor(0).steps().size()));
+  }
+  // Where the next step's times go; null: it is not timed.
+  StepTimes* next(size_t signature, int64_t steps_before) {
+    if (signature != 0 || steps_before < kWarmSteps || done_ == times_.size()) return nullptr;
+    return &times_[done_++];
+  }
+  std::vector<double> medians() const {
+    std::vector<double> ms;
+    if (done_ < kTimedSteps) return ms;
+    for (size_t s = 0; s < times_[0].size(); ++s) {
+      std::array<int64_t, kTimedSteps> runs{};
+      for (size_t r = 0; r < kTimedSteps; ++r) runs[r] = times_[r][s];
+      std::nth_element(runs.begin(), runs.begin() + kTimedSteps / 2, runs.end());
+      ms.push_back(static_cast<double>(runs[kTimedSteps / 2]) / 1e6);
+    }
+    return ms;
+  }
+
+ private:
+  std::vector<StepTimes> times_;
+  size_t done_ = 0;
+};
+
 class Trainer {
  public:
   Trainer(Session& session, const LoopOptions& options, Source& train, Source* test,
@@ -98,7 +127,8 @@ class Trainer {
         train_(train),
         test_(test),
         observer_(observer),
-        feeder_(options.batch) {
+        feeder_(options.batch),
+        timer_(session, options.time_kernels) {
     means_.metrics.resize(session.plan().metrics);
     event_.mean_metrics.resize(means_.metrics.size());
     times_.reserve(kTimesKept);
@@ -154,7 +184,7 @@ class Trainer {
     params.seed = options_.seed;
     params.learning_rate = options_.learning_rate;
     params.rows = rows;
-    session_.run(signature, params);
+    session_.run(signature, params, timer_.next(signature, result_.steps));
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
@@ -184,6 +214,7 @@ class Trainer {
   }
 
   void finish() {
+    result_.kernel_ms = timer_.medians();
     if (!times_.empty()) {
       result_.step_ms_min = *std::min_element(times_.begin(), times_.end());
       auto middle = times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2);
@@ -205,6 +236,7 @@ class Trainer {
   Source* test_;
   TrainObserver& observer_;
   Feeder feeder_;
+  KernelTimer timer_;
   Means means_;
   StepEvent event_;
   LoopResult result_;

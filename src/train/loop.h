@@ -18,6 +18,7 @@ struct LoopOptions {
       {};                       // default: one pass over the data; may be more or less
   bool resident_batch = false;  // the data are one batch that stays in the arena (synthetic)
   bool shuffle = true;
+  bool time_kernels = false;  // some early steps are timed kernel by kernel
   uint64_t seed = 0;
   double learning_rate = 1e-3;
   // What was trained before, so that going on gives the same shuffles, masks and updates as if it
@@ -62,6 +63,9 @@ struct LoopResult {
   double loss_first = 0, loss_last = 0;
   double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
   double samples_per_s = 0;
+  // Of the first signature's plan, one median per step; empty without LoopOptions::time_kernels or
+  // when there were too few steps.
+  std::vector<double> kernel_ms;
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
   bool finite = true;                    // false: it stopped at a non-finite loss
@@ -81,7 +85,8 @@ Evaluation evaluate(Session& session, Source& source, int64_t batch);
 // Writes the predictions for all samples one after another to `out`. Only x is read.
 void predict(Session& session, Source& source, int64_t batch, void* out);
 
-// What the loop itself keeps on the heap.
+// What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
+// what footprint.h counts for a node.
 Bytes loop_bytes(const LoopOptions& options);
 
 }  // namespace pl

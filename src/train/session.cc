@@ -83,10 +83,10 @@ void Session::start() {
         std::make_unique<Executor>(prepared.graph, prepared.plan, prepared.kernels, view));
 }
 
-void Session::run(size_t signature, const StepParams& params) {
+void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
   const size_t last = plan_.prepared[signature].graph.inputs.size() - 1;
   std::memcpy(executors_[signature]->input(last), &params, sizeof params);
-  executors_[signature]->step();
+  executors_[signature]->step(times);
 }
 
 Bytes Session::used_bytes() const {

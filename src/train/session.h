@@ -46,7 +46,7 @@ class Session {
   void* input(size_t signature, size_t i) { return executors_[signature]->input(i); }
   const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
   Executor& executor(size_t signature) { return *executors_[signature]; }
-  void run(size_t signature, const StepParams& params);
+  void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 

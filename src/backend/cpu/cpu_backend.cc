@@ -1,8 +1,12 @@
 #include "backend/cpu/cpu_backend.h"
 
+#include <fcntl.h>
 #include <omp.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/onednn.h"
@@ -72,6 +76,20 @@ CpuBackend::CpuBackend(int threads)
 void CpuBackend::use() const {
   omp_set_dynamic(0);
   omp_set_num_threads(threads());
+}
+
+std::string CpuBackend::machine() const {
+  // The first processor's lines are enough; a stream would bring locales into memory.
+  std::string info(4096, '\0');
+  const int fd = ::open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+  const ssize_t got = fd >= 0 ? ::read(fd, info.data(), info.size()) : 0;
+  if (fd >= 0) ::close(fd);
+  info.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  std::string name = "unknown processor";
+  if (const size_t at = info.find("model name"); at != info.npos)
+    if (const size_t start = info.find(": ", at); start != info.npos)
+      name = info.substr(start + 2, info.find('\n', start) - start - 2);
+  return name + ", isa " + std::to_string(static_cast<int>(dnnl_get_effective_cpu_isa()));
 }
 
 bool CpuBackend::narrow_simd() const {

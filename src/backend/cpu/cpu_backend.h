@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
   // another backend may have changed it: whoever runs kernels calls this first.
   void use() const;
 
+  std::string machine() const override;  // processor and instruction set
   bool narrow_simd() const override;
   dnnl_engine_t engine() const { return engine_; }
   dnnl_stream_t stream() const { return stream_; }

@@ -1,0 +1,90 @@
+#include "execute/cost_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include "backend/cpu/parallel.h"
+
+namespace pl {
+namespace {
+
+// How an op uses the machine: the share of the matmul rate that its FLOPs reach, of the streaming
+// rate that its bytes reach, and what a library adds to each call. An op that is not listed is a
+// loop over elements; a line here only makes the first guess of a new op better, since training
+// times it. Shares were read off `plimsoll bench op/`.
+struct Use {
+  std::string_view op;
+  double compute, memory, call_ms = 0;
+};
+constexpr Use kLoop{"", 0.25, 1};
+constexpr double kLibraryMs = 4e-3;
+constexpr std::array kUses{
+    Use{"matmul", 0.95, 1, kLibraryMs},
+    Use{"conv2d", 0.95, 1, kLibraryMs},
+    Use{"conv2d_input_gradient", 0.9, 1, kLibraryMs},
+    Use{"conv2d_weight_gradient", 0.85, 1, kLibraryMs},
+    Use{"max_pool", 0.25, 0.6},
+    Use{"max_pool_gradient", 0.25, 0.5},
+    Use{"exp", 0.055, 1},
+    Use{"log", 0.055, 1},
+    Use{"tanh", 0.01, 1},
+    Use{"sigmoid", 0.02, 1},
+    Use{"sqrt", 0.03, 1},
+    Use{"divide", 0.05, 0.7},
+    Use{"softmax", 0.06, 1},
+    Use{"softmax_gradient", 0.04, 1},
+    Use{"sparse_softmax_cross_entropy", 0.03, 1},
+    Use{"sparse_softmax_cross_entropy_gradient", 0.04, 1},
+    Use{"softmax_cross_entropy", 0.01, 1},
+    Use{"softmax_cross_entropy_gradient", 0.02, 1},
+    Use{"reduce_sum", 0.1, 0.5},
+    Use{"reduce_max", 0.05, 0.3},
+    Use{"transpose", 1, 0.2},
+};
+
+Use use_of(const Op& op) {
+  const auto at =
+      std::find_if(kUses.begin(), kUses.end(), [&](const Use& use) { return use.op == op.name; });
+  return at == kUses.end() ? kLoop : *at;
+}
+
+double rate_at(const std::vector<Rates::Point>& points, double size) {
+  if (size <= points.front().size) return points.front().per_second;
+  for (size_t i = 1; i < points.size(); ++i) {
+    const Rates::Point &a = points[i - 1], &b = points[i];
+    if (size > b.size) continue;
+    const double share = std::log(size / a.size) / std::log(b.size / a.size);
+    return a.per_second * std::pow(b.per_second / a.per_second, share);
+  }
+  return points.back().per_second;
+}
+
+}  // namespace
+
+Rates nominal_rates(int threads) {
+  const double team = threads;
+  // Memory beyond the caches is shared: a second core does not bring all of its own.
+  const double shared = std::pow(team, 0.7);
+  return {.matmul = {{5e5, 70e9 * shared}, {1e7, 100e9 * team}},
+          .memory = {{256e3, 80e9 * team}, {4e6, 50e9 * team}, {64e6, 16e9 * shared}},
+          .call_ms = 0.7e-3,
+          .team_ms = threads > 1 ? 2e-3 : 0};
+}
+
+double roofline_ms(const Rates& rates, const Op& op, const Cost& cost) {
+  if (!op.alias.empty()) return 0;
+  const Use use = use_of(op);
+  const double compute = cost.flops / (rate_at(rates.matmul, cost.flops) * use.compute);
+  const double memory = cost.bytes / (rate_at(rates.memory, cost.bytes) * use.memory);
+  constexpr double kTeamWork = static_cast<double>(kParallelGrain);
+  const bool team = cost.flops > kTeamWork || cost.bytes > kTeamWork * sizeof(float);
+  return 1e3 * std::max(compute, memory) + rates.call_ms + use.call_ms + (team ? rates.team_ms : 0);
+}
+
+double nominal_ms(const Op& op, const Cost& cost, int threads) {
+  return roofline_ms(nominal_rates(threads), op, cost);
+}
+
+}  // namespace pl

@@ -1,0 +1,264 @@
+#include "execute/cost_table.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "base/cache_folder.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace pl {
+namespace {
+
+constexpr const char* kFirstLine = "plimsoll costs 1";
+constexpr size_t kMostEntries = 1024;
+constexpr size_t kMostPoints = 16;
+constexpr Bytes kMostText = 128 * kKiB;                   // of a file; a full table takes some 80
+constexpr int64_t kMostRate = 1'000'000'000'000'000'000;  // FLOPs, bytes, or either per second
+constexpr double kMostMs = 1e9, kPsPerMs = 1e9;
+constexpr double kNews = 0.1;
+// A corrected roofline strays no further than this from the plain one.
+constexpr double kMostCorrection = 16;
+
+// The next word of a line, and the line behind it.
+std::string_view take_word(std::string_view& line) {
+  const size_t end = std::min(line.find(' '), line.size());
+  const std::string_view word = line.substr(0, end);
+  line.remove_prefix(std::min(end + 1, line.size()));
+  return word;
+}
+
+// A whole number in [least, most], and nothing behind it in its word. Numbers are written as
+// integers, times in picoseconds: reading and printing reals would touch a hundred KiB of tables.
+bool take_number(std::string_view& line, int64_t least, int64_t most, double& value) {
+  const std::string_view word = take_word(line);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  value = static_cast<double>(number);
+  return error == std::errc() && end == word.data() + word.size() && number >= least &&
+         number <= most;
+}
+
+bool take_ms(std::string_view& line, int64_t least, double& ms) {
+  double ps = 0;
+  if (!take_number(line, least, static_cast<int64_t>(kMostMs * kPsPerMs), ps)) return false;
+  ms = ps / kPsPerMs;
+  return true;
+}
+
+bool take_point(std::string_view& line, std::vector<Rates::Point>& points) {
+  Rates::Point point{};
+  if (points.size() >= kMostPoints || !take_number(line, 1, kMostRate, point.size) ||
+      !take_number(line, 1, kMostRate, point.per_second) ||
+      (!points.empty() && point.size <= points.back().size))
+    return false;
+  points.push_back(point);
+  return true;
+}
+
+void put(std::string& out, double value) {
+  out.append(" ").append(std::to_string(std::llround(value)));
+}
+
+}  // namespace
+
+uint64_t call_key(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
+                  std::string_view numerics, int threads) {
+  Xxh3 hash;
+  hash.update(op.name);
+  for (const Metas* metas : {&in, &out}) {
+    hash.update("|");
+    for (const Meta& meta : *metas) hash.update(meta.text()).update(",");
+  }
+  hash.update("|").update(attrs.print()).update("|").update(numerics);
+  hash.update("|").update(std::to_string(threads));
+  return hash.digest();
+}
+
+std::string machine_text(const Backend& backend) {
+  return "0.1.0, " + backend.machine() + ", " + std::to_string(backend.threads()) + " threads";
+}
+
+CostTable::CostTable(int threads) : threads_(threads), rates_(nominal_rates(threads)) {}
+
+CostTable CostTable::load(const std::string& folder, const Backend& backend) {
+  CostTable table(backend.threads());
+  if (folder.empty()) return table;
+  table.machine_ = machine_text(backend);
+  table.path_ = folder + "/costs-" + hex16(xxh3(table.machine_)) + ".txt";
+  // Asked for first: to throw for a first run would touch the pages of all unwind tables.
+  if (::access(table.path_.c_str(), R_OK) != 0) return table;
+  try {
+    if (table.parse(read_text_file(table.path_, kMostText))) return table;
+  } catch (const Error&) {
+    // Too large, or no file.
+  }
+  CostTable fresh(backend.threads());
+  fresh.path_ = table.path_;
+  fresh.machine_ = table.machine_;
+  return fresh;
+}
+
+// All or nothing: a file with one bad line is not ours to trust.
+bool CostTable::parse(std::string_view text) {
+  rates_ = {};
+  if (!text.ends_with('\n')) return false;  // cut off
+  auto take_line = [&] {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    return line;
+  };
+  if (take_line() != kFirstLine || text.empty() || take_line() != machine_) return false;
+  while (!text.empty())
+    if (!parse_line(take_line())) return false;
+  calibrated_ = !rates_.matmul.empty() && !rates_.memory.empty();
+  if (!calibrated_) rates_ = nominal_rates(threads_);
+  return true;
+}
+
+bool CostTable::parse_line(std::string_view line) {
+  const std::string_view word = take_word(line);
+  if (word == "call") return take_ms(line, 0, rates_.call_ms) && line.empty();
+  if (word == "team") return take_ms(line, 0, rates_.team_ms) && line.empty();
+  if (word == "matmul") return take_point(line, rates_.matmul) && line.empty();
+  if (word == "memory") return take_point(line, rates_.memory) && line.empty();
+  if (word != "time" || entries_.size() >= kMostEntries) return false;
+  const std::string_view key = take_word(line);
+  Entry entry{};
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), entry.key, 16);
+  if (error != std::errc() || end != key.data() + key.size()) return false;
+  entry.op = find_op(take_word(line));
+  double flops = 0, bytes = 0, ms = 0;
+  if (!take_number(line, 0, kMostRate, flops) || !take_number(line, 0, kMostRate, bytes) ||
+      !take_ms(line, 1, ms) || !line.empty())
+    return false;
+  entry.flops = static_cast<float>(flops);
+  entry.bytes = static_cast<float>(bytes);
+  entry.ms = static_cast<float>(ms);
+  if (entry.op) entries_.push_back(entry);  // another version may have had other ops
+  return true;
+}
+
+std::string CostTable::text() const {
+  std::string out = std::string(kFirstLine) + "\n" + machine_ + "\n";
+  if (calibrated_) {
+    put(out += "call", rates_.call_ms * kPsPerMs);
+    put(out += "\nteam", rates_.team_ms * kPsPerMs);
+    for (const auto& [name, points] :
+         {std::pair{"\nmatmul", &rates_.matmul}, std::pair{"\nmemory", &rates_.memory}})
+      for (const Rates::Point& point : *points) {
+        put(out += name, point.size);
+        put(out, point.per_second);
+      }
+    out += "\n";
+  }
+  for (const Entry& entry : entries_) {
+    out.append("time ").append(hex16(entry.key)).append(" ").append(entry.op->name);
+    put(out, entry.flops);
+    put(out, entry.bytes);
+    put(out, entry.ms * kPsPerMs);
+    out += "\n";
+  }
+  return out;
+}
+
+void CostTable::calibrate(Rates rates) {
+  rates_ = std::move(rates);
+  calibrated_ = true;
+}
+
+const CostTable::Entry* CostTable::nearest(const Op& op, const Cost& cost) const {
+  const Entry* best = nullptr;
+  double least = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.op != &op) continue;
+    const double distance = std::fabs(std::log((cost.flops + 1) / (entry.flops + 1))) +
+                            std::fabs(std::log((cost.bytes + 1) / (entry.bytes + 1)));
+    if (best && distance >= least) continue;
+    best = &entry;
+    least = distance;
+  }
+  return best;
+}
+
+double CostTable::ms(uint64_t key, const Op& op, const Cost& cost) const {
+  for (const Entry& entry : entries_)
+    if (entry.key == key) return entry.ms;
+  const double plain = roofline_ms(rates_, op, cost);
+  const Entry* like = nearest(op, cost);
+  if (!like) return plain;
+  const double ratio = like->ms / roofline_ms(rates_, op, {like->flops, like->bytes});
+  return plain * std::clamp(ratio, 1 / kMostCorrection, kMostCorrection);
+}
+
+bool CostTable::learn(uint64_t key, const Op& op, const Cost& cost, double ms) {
+  if (!(ms > 0 && ms <= kMostMs) || !op.alias.empty()) return false;
+  const Entry entry{key, &op, static_cast<float>(cost.flops), static_cast<float>(cost.bytes),
+                    static_cast<float>(ms)};
+  for (Entry& old : entries_) {
+    if (old.key != key) continue;
+    if (std::fabs(old.ms - ms) <= kNews * old.ms) return false;
+    old = entry;
+    return true;
+  }
+  if (entries_.size() >= kMostEntries) entries_.erase(entries_.begin());
+  entries_.push_back(entry);
+  return true;
+}
+
+void CostTable::save() const {
+  if (path_.empty()) return;
+  make_directories(path_.substr(0, path_.rfind('/')));
+  write_file_atomically(path_, text());
+}
+
+std::string CostTable::hash() const { return hex16(xxh3(text())); }
+
+Bytes CostTable::bytes() {
+  return static_cast<Bytes>(kMostEntries * sizeof(Entry)) * 2 + kMostText;
+}
+
+bool nominal_costs_wanted() { return environment("PLIMSOLL_COSTS") == "nominal"; }
+
+CostTable machine_costs(const Backend& backend) {
+  return CostTable::load(nominal_costs_wanted() ? "" : cache_folder(), backend);
+}
+
+bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan,
+                 std::span<const Facts> facts, std::span<const double> step_ms, int threads) {
+  check(step_ms.size() == plan.steps.size(), "one time per step");
+  struct Sum {
+    NodeId node;
+    double ms = 0, count = 0;
+  };
+  std::map<uint64_t, Sum> sums;
+  auto call = [&](NodeId id, auto&& use) {
+    const Node& node = graph.nodes[index(id)];
+    Metas in, out;
+    for (ValueId value : node.in) in.push_back(graph.values[index(value)].meta);
+    for (ValueId value : node.out) out.push_back(graph.values[index(value)].meta);
+    use(get_op(node.op), in, out, node.attrs);
+  };
+  for (size_t s = 0; s < plan.steps.size(); ++s)
+    call(plan.steps[s].node, [&](const Op& op, const Metas& in, const Metas& out, const Attrs& a) {
+      const NodeId node = plan.steps[s].node;
+      Sum& sum = sums[call_key(op, in, out, a, facts[index(node)].key, threads)];
+      sum.node = node;
+      sum.ms += step_ms[s];
+      ++sum.count;
+    });
+  bool news = false;
+  for (const auto& [key, sum] : sums)
+    call(sum.node, [&](const Op& op, const Metas& in, const Metas& out, const Attrs& a) {
+      if (table.learn(key, op, op.cost(in, out, a), sum.ms / sum.count)) news = true;
+    });
+  return news;
+}
+
+}  // namespace pl
