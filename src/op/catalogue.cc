@@ -6,8 +6,11 @@
 #include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
+#include "op/causal_mask.h"
+#include "op/concatenate.h"
 #include "op/conv2d.h"
 #include "op/dropout.h"
+#include "op/embedding.h"
 #include "op/fill.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
@@ -94,6 +97,13 @@ std::span<const Op* const> catalogue() {
       &kDropoutGradient,
       &kSparseCategoricalAccuracy,
       &kCategoricalAccuracy,
+      &kEmbedding,
+      &kEmbeddingGradient,
+      &kEmbeddingGradientOnto,
+      &kConcatenate,
+      &kSlice,
+      &kSliceGradient,
+      &kCausalMask,
   };
   return kOps;
 }
