@@ -182,6 +182,15 @@ int check_call(Call& call, Backend& backend) {
   return checks;
 }
 
+// A rule sees no shapes: where it depends on one, the op's function leaves an attribute.
+void mark_as_functions_do(Call& call) {
+  const std::string name = call.op.name;
+  const int rank = call.in.empty() ? 0 : call.in[0].shape.rank();
+  if ((name == "softmax" || name == "softmax_gradient") && rank == 1)
+    call.attrs.set("vector", int64_t{1});
+  if (name == "causal_mask" && rank == 2) call.attrs.set("matrix", int64_t{1});
+}
+
 TEST(Rows, OfEveryOpAreWhatItSays) {
   CpuBackend backend(2);
   std::map<std::string, int> checks;
@@ -201,6 +210,7 @@ TEST(Rows, OfEveryOpAreWhatItSays) {
                     {},
                     {}};
           if (variant.device != DeviceKind::cpu) continue;
+          mark_as_functions_do(call);
           call.out = op->infer(call.in, call.attrs);
           call.tensors = sample_inputs(*op, sample, real);
           const int done = check_call(call, backend);

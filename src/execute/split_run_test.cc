@@ -189,8 +189,8 @@ TEST(SplitRun, PredictsAndEvaluatesTheWholeBatch) {
     for (StepKind kind : {StepKind::predict, StepKind::evaluate})
       for (Dtype dtype : {Dtype::float64, Dtype::float32})
         for (int64_t trips : {2, 3, 6}) {
-          SCOPED_TRACE(std::string(model) + ", " + name_of(kind) + ", " + std::string(name_of(dtype)) + ", " +
-                       std::to_string(trips) + " parts");
+          SCOPED_TRACE(std::string(model) + ", " + name_of(kind) + ", " +
+                       std::string(name_of(dtype)) + ", " + std::to_string(trips) + " parts");
           const Graph graph = trace(model, kind, 6, dtype);
           PlannedRun whole(prepared(graph, backend, 1)), split(prepared(graph, backend, trips));
           fill_model(whole);
