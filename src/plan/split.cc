@@ -82,7 +82,7 @@ class Splitter {
       const ValueId out = node.out[o];
       part_[index(out)] = part;
       if (part != Part::body || whole_.values[index(out)].rows) continue;
-      if (rows_of_output(op, node.attrs, mask, static_cast<int>(o)) != Rows::sums)
+      if (output_rows(op, node.attrs, mask, static_cast<int>(o)) != Rows::sums)
         refuse(node, "mixes the samples of the batch");
       if (!is_floating(whole_.values[index(out)].meta.dtype))
         refuse(node,
