@@ -44,18 +44,6 @@ Graph trace(const std::string& name, StepKind kind, int64_t batch, Dtype dtype,
   return graph;
 }
 
-Prepared prepared(Graph graph, Backend& backend, int64_t trips) {
-  Prepared result;
-  const VariableLayout layout = layout_variables(graph.variables, backend.alignment());
-  result.graph = trips > 1 ? split_batch(graph, trips) : std::move(graph);
-  KernelBook book(backend);
-  result.facts = book.facts(result.graph);
-  result.plan = make_plan(result.graph, result.facts, layout, backend.alignment());
-  validate(result.graph, result.plan, result.facts);
-  result.kernels = book.kernels(result.graph);
-  return result;
-}
-
 void put(void* data, Dtype dtype, int64_t i, double value) {
   if (dtype == Dtype::float64)
     static_cast<double*>(data)[i] = value;
@@ -137,7 +125,7 @@ TEST_P(SplitTraining, IsThatOfTheWholeBatch) {
   const Graph graph = trace(c.model, StepKind::train, c.batch, Dtype::float64, c.optimizer);
   for (int64_t trips : {int64_t{2}, int64_t{3}, c.batch}) {
     SCOPED_TRACE(std::to_string(trips) + " parts");
-    PlannedRun whole(prepared(graph, backend, 1)), split(prepared(graph, backend, trips));
+    PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, trips));
     fill_model(whole);
     fill_model(split);
     for (int64_t step = 1; step <= 4; ++step) {
@@ -161,7 +149,7 @@ TEST_P(SplitTraining, InFloat32IsCloseToTheWholeBatch) {
   const Graph graph = trace(c.model, StepKind::train, c.batch, Dtype::float32, "sgd");
   for (int64_t trips : {int64_t{2}, c.batch}) {
     SCOPED_TRACE(std::to_string(trips) + " parts");
-    PlannedRun whole(prepared(graph, backend, 1)), split(prepared(graph, backend, trips));
+    PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, trips));
     fill_model(whole);
     fill_model(split);
     for (int64_t step = 1; step <= 2; ++step) {
@@ -192,7 +180,7 @@ TEST(SplitRun, PredictsAndEvaluatesTheWholeBatch) {
           SCOPED_TRACE(std::string(model) + ", " + name_of(kind) + ", " +
                        std::string(name_of(dtype)) + ", " + std::to_string(trips) + " parts");
           const Graph graph = trace(model, kind, 6, dtype);
-          PlannedRun whole(prepared(graph, backend, 1)), split(prepared(graph, backend, trips));
+          PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, trips));
           fill_model(whole);
           fill_model(split);
           fill_batch(whole, 6, 1);
@@ -217,11 +205,11 @@ TEST(SplitRun, DropsTheSameElements) {
     r.keep(dropout(reshape(x, {12, 7}), params, 0.25, 4), "positions");
     r.keep(dropout(reshape(x, {6, 2, 7}), params, 0.25, 5), "cubes");
     const Graph graph = r.take();
-    PlannedRun whole(prepared(graph, backend, 1));
+    PlannedRun whole(prepare_split(graph, backend, 1));
     fill_batch(whole, 6, 1);
     whole.step();
     for (int64_t trips : {2, 3, 6}) {
-      PlannedRun split(prepared(graph, backend, trips));
+      PlannedRun split(prepare_split(graph, backend, trips));
       fill_batch(split, 6, 1);
       split.step_poisoned();
       EXPECT_EQ(difference(graph, results(whole), results(split)), "") << trips << " parts";
@@ -236,7 +224,7 @@ TEST(SplitRun, OfAViewAlone) {
   const Tensor x = r.input("x", {Dtype::float32, Shape{4, 6}}, true);
   r.keep(reshape(x, {4, 2, 3}), "view");
   const Graph graph = r.take();
-  PlannedRun whole(prepared(graph, backend, 1)), split(prepared(graph, backend, 2));
+  PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, 2));
   fill_batch(whole, 4, 1);
   fill_batch(split, 4, 1);
   whole.step();
