@@ -44,8 +44,9 @@ Prepared prepared(const Case& c, Backend& backend) {
                           loss_from_name("sparse_categorical_crossentropy"),
                           {"accuracy"},
                           Dtype::float32};
-  Graph graph = trace_step(model.build(model.input, model.classes), compiled, {c.kind, c.batch},
-                    {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+  Graph graph =
+      trace_step(model.build(model.input, model.classes), compiled, {c.kind, c.batch},
+                 {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
   run_passes(graph);
   return prepare_split(std::move(graph), backend, c.split);
 }

@@ -180,7 +180,8 @@ TEST(SplitRun, PredictsAndEvaluatesTheWholeBatch) {
           SCOPED_TRACE(std::string(model) + ", " + name_of(kind) + ", " +
                        std::string(name_of(dtype)) + ", " + std::to_string(trips) + " parts");
           const Graph graph = trace(model, kind, 6, dtype);
-          PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, trips));
+          PlannedRun whole(prepare_split(graph, backend, 1)),
+              split(prepare_split(graph, backend, trips));
           fill_model(whole);
           fill_model(split);
           fill_batch(whole, 6, 1);

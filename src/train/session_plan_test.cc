@@ -19,9 +19,9 @@ class SessionBudgets : public ::testing::TestWithParam<const char*> {
                             {"accuracy"},
                             Dtype::float32};
     return plan_session(model.build(model.input, model.classes), compiled, backend_,
-                        {{StepKind::train, 24}, {StepKind::evaluate, 24}, {StepKind::train, 5}},
-                        {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false},
-                        0, nullptr, options);
+                        {{StepKind::train, 240}, {StepKind::evaluate, 240}, {StepKind::train, 5}},
+                        {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false}, 0,
+                        nullptr, options);
   }
 
   CpuBackend backend_{2};
@@ -41,8 +41,8 @@ TEST_P(SessionBudgets, AreKeptAndMoreMemoryIsNeverSlower) {
   std::vector<Bytes> budgets{least, most, most + 1, least + 1, most - 1};
   Numbers numbers(7);
   for (int i = 0; i < 20; ++i)
-    budgets.push_back(least + static_cast<Bytes>(static_cast<double>(most - least) *
-                                                 numbers.real()));
+    budgets.push_back(least +
+                      static_cast<Bytes>(static_cast<double>(most - least) * numbers.real()));
   std::sort(budgets.begin(), budgets.end());
   double slowest = 1e300;
   for (Bytes budget : budgets) {
