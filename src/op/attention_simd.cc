@@ -259,6 +259,24 @@ void attend_head(const AttentionHead& h, float* space) {
   }
 }
 
+// The inner product in 16 lanes; b is padded with zeros to a multiple of 16.
+HWY_INLINE float dot(const float* a, const float* b, Dim count) {
+  constexpr int kParts = static_cast<int>(kLanes / kWidth);
+  const Floats d;
+  FloatVector sums[kParts];
+  for (int p = 0; p < kParts; ++p) sums[p] = hn::Zero(d);
+  for (Dim i = 0; i < count; i += kLanes)
+    for (int p = 0; p < kParts; ++p) {
+      const Dim at = i + p * kWidth, left = count - at;
+      const auto v = left >= kWidth ? hn::LoadU(d, a + at) : load_part(a + at, left);
+      sums[p] = hn::Add(sums[p], hn::Mul(v, hn::LoadU(d, b + at)));
+    }
+  float lanes[kLanes], sum = 0;
+  for (int p = 0; p < kParts; ++p) hn::StoreU(sums[p], d, lanes + p * kWidth);
+  for (float lane : lanes) sum += lane;
+  return sum;
+}
+
 // space: AttentionHead::backward_space floats. A tile's queries are overwritten once they are used
 // up, keys and values at the end: dq, dk and dv may lie on q, k and v.
 void attend_head_backward(const AttentionHead& h, float* space) {
@@ -284,8 +302,9 @@ void attend_head_backward(const AttentionHead& h, float* space) {
     scores(h, tile, dout, value_panels, slopes);
     for (Dim r = 0; r < tile.rows; ++r) {
       const float* y = h.out + (first + r) * h.out_stride;
-      float flat = h.dlse ? -h.dlse[first + r] : 0.0f;
-      for (Dim i = 0; i < h.size; ++i) flat += dout[r * h.padded + i] * y[i];
+      if (r + kAhead < tile.rows) prefetch_row(y + kAhead * h.out_stride, h.size);
+      const float dlse = h.dlse ? h.dlse[first + r] : 0.0f;
+      const float flat = dot(y, dout + r * h.padded, h.size) - dlse;
       slopes_of(weights + r * h.line, slopes + r * h.line, seen_by(h, first + r), h.lse[first + r],
                 flat);
     }

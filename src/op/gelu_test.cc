@@ -49,12 +49,13 @@ TEST_F(Gelu, IsCloseOverTheWholeRange) {
     const double v = static_cast<double>(values[i]);
     const double wanted = 0.5 * v * std::erfc(-v / std::numbers::sqrt2);
     // The exponential of -v^2 / 2 loses digits as v^2 grows.
-    const double allowed = 6 + v * v;
+    const double allowed = 10 + v * v;
     ASSERT_LE(units(static_cast<double>(exact.data_as<float>()[i]), wanted, 1e-30), allowed) << v;
+    // The rounding of 2 u is a relative error of its exponential.
     const double u = std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v);
     const double sigmoid = v < -10 ? 0 : v / (1 + std::exp(-2 * u));
     ASSERT_LE(units(static_cast<double>(approximate.data_as<float>()[i]), sigmoid, 1e-30),
-              4 + 4 * std::fabs(u))
+              4 + 8 * std::fabs(u))
         << v;
   }
 }
