@@ -11,6 +11,7 @@
 #include "op/gelu.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
+#include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/one_hot.h"
@@ -18,6 +19,7 @@
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
+#include "op/relu_bits.h"
 #include "op/reshape.h"
 #include "op/scale.h"
 #include "op/sgd.h"
@@ -42,6 +44,8 @@ std::span<const Op* const> catalogue() {
       &kLeakyReluGradient,
       &kRelu,
       &kReluGradient,
+      &kReluBits,
+      &kReluBitsGradient,
       &kConv2d,
       &kConv2dInputGradient,
       &kConv2dWeightGradient,
@@ -51,6 +55,7 @@ std::span<const Op* const> catalogue() {
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
+      &kLinearCrossEntropy,
       &kSgd,
       &kSgdMomentum,
       &kAdam,

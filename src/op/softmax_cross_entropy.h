@@ -28,6 +28,14 @@ Tensor softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& targets
                                       const Tensor& dloss);
 
 namespace cpu {
+// One row each, for kernels that have rows of logits at hand. The loss and the softmax (`probs` may
+// be `logits`), the gradient from the softmax (`dlogits` may be `probs`), and whether the first
+// largest element is at the label.
+float cross_entropy_row(const float* logits, int32_t label, float* probs, Dim classes);
+void cross_entropy_gradient_row(const float* probs, int32_t label, float dloss, float* dlogits,
+                                Dim classes);
+bool largest_at(const float* row, int32_t label, Dim classes);
+
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall&);
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_reference(const PrepareCall&);

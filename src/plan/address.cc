@@ -10,34 +10,50 @@ namespace pl {
 namespace {
 
 constexpr int kPromotionRounds = 50;
+constexpr int64_t kPromotionVisits = 2'000'000;  // of placed blocks, in all rounds
 
-bool overlap_in_time(const Block& a, const Block& b) {
-  return a.start <= b.end && b.start <= a.end;
-}
-
-// Places blocks in `order`, each at the lowest offset where it fits. Returns the height.
-Bytes first_fit(std::vector<Block>& blocks, const std::vector<int>& order) {
-  std::vector<const Block*> placed;  // sorted by offset
-  std::vector<std::pair<ByteOffset, ByteOffset>> busy;
-  Bytes height = 0;
-  for (int id : order) {
-    Block& block = blocks[index(id)];
-    busy.clear();
-    for (const Block* other : placed)
-      if (overlap_in_time(block, *other)) busy.emplace_back(other->at, other->at + other->bytes);
-    ByteOffset at = 0;
-    for (const auto& [begin, end] : busy) {
-      if (begin - at >= block.bytes) break;
-      at = std::max(at, end);
+// Places blocks one after the other, each at the lowest offset where it fits.
+class FirstFit {
+ public:
+  // Returns the height, or gives up (-1) once it reaches `limit`, if that is not negative.
+  Bytes run(std::vector<Block>& blocks, const std::vector<int>& order, Bytes limit) {
+    placed_.clear();
+    Bytes height = 0;
+    for (int id : order) {
+      Block& block = blocks[index(id)];
+      place(block);
+      height = std::max(height, block.at + block.bytes);
+      if (limit >= 0 && height >= limit) return -1;
     }
-    block.at = at;
-    height = std::max(height, at + block.bytes);
-    auto where = std::upper_bound(placed.begin(), placed.end(), &block,
-                                  [](const Block* a, const Block* b) { return a->at < b->at; });
-    placed.insert(where, &block);
+    return height;
   }
-  return height;
-}
+  int64_t visits() const { return visits_; }
+
+ private:
+  struct Placed {
+    ByteOffset begin, end;
+    int start, last;
+  };
+
+  void place(Block& block) {
+    ByteOffset at = 0;
+    size_t i = 0;
+    for (; i < placed_.size(); ++i) {
+      const Placed& other = placed_[i];
+      if (other.last < block.start || block.end < other.start) continue;
+      if (other.begin - at >= block.bytes) break;
+      at = std::max(at, other.end);
+    }
+    visits_ += static_cast<int64_t>(i);
+    block.at = at;
+    auto where = std::upper_bound(placed_.begin(), placed_.end(), at,
+                                  [](ByteOffset a, const Placed& b) { return a < b.begin; });
+    placed_.insert(where, {at, at + block.bytes, block.start, block.end});
+  }
+
+  std::vector<Placed> placed_;  // sorted by begin
+  int64_t visits_ = 0;
+};
 
 // Sort keys, larger first; ties keep the given order.
 using Key = double (*)(const Block&);
@@ -64,29 +80,32 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps) {
   if (blocks.empty()) return 0;
   const auto live = live_bytes(blocks, steps);
   const Bytes bound = *std::max_element(live.begin(), live.end());
+  FirstFit fit;
   std::vector<Block> best = blocks;
   std::vector<int> best_order;
   Bytes best_height = -1;
-  auto attempt = [&](const std::vector<int>& order) {
-    const Bytes height = first_fit(blocks, order);
-    if (best_height >= 0 && height >= best_height) return false;
-    best = blocks;
-    best_order = order;
-    best_height = height;
-    return true;
-  };
   for (Key key : kKeys) {
-    attempt(order_by(blocks, key));
-    if (best_height == bound) break;
+    std::vector<int> order = order_by(blocks, key);
+    const Bytes height = fit.run(blocks, order, best_height);
+    if (height < 0) continue;
+    best = blocks;
+    best_order = std::move(order);
+    best_height = height;
+    if (height == bound) break;
   }
   std::vector<int> order = best_order;
-  for (int round = 0; round < kPromotionRounds && best_height > bound; ++round) {
-    const Bytes height = first_fit(blocks, order);
+  const int64_t visits = fit.visits() + kPromotionVisits;
+  for (int round = 0; round < kPromotionRounds && best_height > bound && fit.visits() < visits;
+       ++round) {
+    const Bytes height = fit.run(blocks, order, -1);
+    if (height < best_height) {
+      best = blocks;
+      best_height = height;
+    }
     // The blocks that reach the top go first next time.
     std::stable_partition(order.begin(), order.end(), [&](int id) {
       return blocks[index(id)].at + blocks[index(id)].bytes == height;
     });
-    attempt(order);
   }
   blocks = std::move(best);
   return best_height;

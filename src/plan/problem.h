@@ -35,7 +35,8 @@ struct Problem {
   std::vector<Node> nodes;  // in base order
 };
 
-// `value` is not held up to its use by node `at`; it is computed again just before.
+// `value` is not held up to its use by node `at`; it is computed again just before. A kept value is
+// computed again there even if neither `at` nor its bay reads it: it is held from there on.
 struct Drop {
   int value, at;
   auto operator<=>(const Drop&) const = default;

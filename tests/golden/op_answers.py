@@ -140,6 +140,22 @@ def cross_entropy_gradient(p, targets, dloss):
     return (p * targets.sum(-1, keepdims=True) - targets) * dloss[:, None]
 
 
+def linear_cross_entropy(attrs, h, w, labels, *rest):
+    rest = list(rest)
+    bias = rest.pop(0) if attrs.get("bias") else None
+    kernel = w.T if attrs.get("transpose_b") else w
+    x = h @ kernel + (0 if bias is None else bias)
+    targets = one_hot(labels, x.shape[-1])
+    loss, p = cross_entropy(x, targets)
+    out = [loss]
+    if attrs.get("gradients"):
+        dlogits = (p - targets) * rest.pop(0)[..., None]
+        flat, rows = dlogits.reshape(-1, x.shape[-1]), h.reshape(-1, h.shape[-1])
+        out += [dlogits @ kernel.T, flat.T @ rows if attrs.get("transpose_b") else rows.T @ flat]
+        out += [] if bias is None else [flat.sum(0)]
+    return tuple(out + [argmax(x) == labels])
+
+
 # ---- transformers
 
 
@@ -269,6 +285,19 @@ def dropout(attrs, x, params):
 # ---- the rest
 
 
+def packed_bits(x):
+    return np.packbits(x.reshape(x.shape[0], row_size(x)), axis=1, bitorder="little")
+
+
+def row_size(x):
+    return int(np.prod(x.shape[1:]))
+
+
+def relu_bits_gradient(attrs, bits, dy):
+    ones = np.unpackbits(bits.astype(np.uint8), axis=1, count=row_size(dy), bitorder="little")
+    return dy * ones.reshape(dy.shape)
+
+
 def matmul(attrs, a, b, bias=0.0):
     if attrs.get("transpose_a"):  # leading dimensions count rows
         a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
@@ -316,6 +345,8 @@ OPS = {
     "leaky_relu_gradient": lambda a, y, dy: np.where(y > 0, dy, a["alpha"] * dy),
     "relu": lambda a, x: np.maximum(x, 0),
     "relu_gradient": lambda a, y, dy: np.where(y > 0, dy, 0),
+    "relu_bits": lambda a, x: (np.maximum(x, 0), packed_bits(x > 0)),
+    "relu_bits_gradient": relu_bits_gradient,
     "conv2d": conv2d,
     "conv2d_input_gradient": conv2d_input_gradient,
     "conv2d_weight_gradient": conv2d_weight_gradient,
@@ -326,6 +357,7 @@ OPS = {
         lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[1]), d),
     "softmax_cross_entropy": lambda a, x, t: cross_entropy(x, t),
     "softmax_cross_entropy_gradient": lambda a, p, t, d: cross_entropy_gradient(p, t, d),
+    "linear_cross_entropy": linear_cross_entropy,
     "sgd": lambda a, w, g, params: w - step_params(params)["learning_rate"] * g,
     "sgd_momentum": sgd_momentum,
     "adam": adam,

@@ -18,6 +18,15 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
   ++stamp_;
   for (const Drop& drop : dropped) dropped_in_[index(drop.value)] = stamp_;
   bay_.clear();
+  auto add = [&](int producer) {
+    if (producer < 0 || producer >= at || !flat_.rerun[index(producer)]) return false;
+    if (in_bay_[index(producer)] == stamp_) return true;
+    in_bay_[index(producer)] = stamp_;
+    bay_.push_back(producer);
+    return true;
+  };
+  for (const Drop& drop : dropped)
+    if (flat_.keep[index(drop.value)] && !add(flat_.producer[index(drop.value)])) return false;
   // bay_ is its own worklist: each node in it is asked for its inputs once.
   auto ask = [&](int node) {
     for (int value : flat_.reads(node)) {
@@ -25,11 +34,7 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
           flat_.replaced_by[index(value)] < at)
         return false;
       if (dropped_in_[index(value)] != stamp_) continue;
-      const int producer = flat_.producer[index(value)];
-      if (producer < 0 || !flat_.rerun[index(producer)]) return false;
-      if (in_bay_[index(producer)] == stamp_) continue;
-      in_bay_[index(producer)] = stamp_;
-      bay_.push_back(producer);
+      if (!add(flat_.producer[index(value)])) return false;
     }
     return true;
   };

@@ -1,15 +1,72 @@
-// search(): all plans worth having.
-#include "plan/search/flat.h"
+// search(): runs the engines, then gives every entry of the pool its addresses.
+#include <algorithm>
+#include <cmath>
+
+#include "plan/search/engines.h"
 
 namespace pl {
+namespace {
 
-std::vector<Candidate> search(const Problem& problem, const SearchOptions&) {
-  const auto steps = *lower(problem, {});
+// A new engine is a file with a function like ladder() and a line here.
+constexpr Engine kEngines[] = {
+    {"ladder", 0.6, ladder},
+    {"improve", 1.0, improve},
+};
+
+constexpr size_t kMostEntries = 48;
+
+// Steps to walk in all. About 0.1 s for 700 nodes; grows faster than the nodes do.
+int64_t effort_for(int nodes, int effort) {
+  const double n = nodes;
+  const double steps = std::min(40e3 * n, 12e6 * std::max(1.0, std::pow(n / 700, 1.5)));
+  return static_cast<int64_t>(steps * std::max(effort, 1));
+}
+
+// Few enough for addresses: of neighbours in bytes, the one that is much slower for little less
+// goes first.
+std::vector<Choice> thin(const std::vector<Choice>& entries) {
+  if (entries.size() <= kMostEntries) return entries;
+  std::vector<Choice> kept;
+  const double high = std::log(static_cast<double>(std::max<Bytes>(entries.front().score.peak, 1)));
+  const double low = std::log(static_cast<double>(std::max<Bytes>(entries.back().score.peak, 1)));
+  // The fastest of each part of the range: the first, since time ascends.
+  int part = -1;
+  for (const Choice& entry : entries) {
+    const double here = std::log(static_cast<double>(std::max<Bytes>(entry.score.peak, 1)));
+    const int in =
+        static_cast<int>((high - here) / std::max(high - low, 1e-9) * (kMostEntries - 2));
+    if (in == part) continue;
+    part = in;
+    kept.push_back(entry);
+  }
+  if (kept.back().drops != entries.back().drops) kept.push_back(entries.back());
+  return kept;
+}
+
+Candidate with_addresses(const Problem& problem, const Choice& choice) {
+  Candidate candidate{.drops = choice.drops, .peak = choice.score.peak, .ms = choice.score.ms};
+  std::sort(candidate.drops.begin(), candidate.drops.end());
+  const auto steps = *lower(problem, candidate.drops);
   Layout layout = lay_out(problem, steps);
-  const Evaluation evaluation = evaluate(problem, steps);
-  return {{.bytes = assign_addresses(layout.blocks, static_cast<int>(steps.size())),
-           .peak = evaluation.peak,
-           .ms = evaluation.ms}};
+  candidate.bytes = assign_addresses(layout.blocks, static_cast<int>(steps.size()));
+  return candidate;
+}
+
+}  // namespace
+
+std::vector<Candidate> search(const Problem& problem, const SearchOptions& options) {
+  Space space(problem, effort_for(static_cast<int>(problem.nodes.size()), options.effort));
+  Choice nothing_dropped;
+  space.score(nothing_dropped, 0);
+  for (const Engine& engine : kEngines) engine.run(space, engine.share);
+  std::vector<Candidate> result;
+  for (const Choice& choice : thin(space.pool.entries())) {
+    Candidate candidate = with_addresses(problem, choice);
+    // Bytes after addresses may not follow the peaks; time ascends, so that only bytes decide.
+    if (result.empty() || candidate.bytes < result.back().bytes)
+      result.push_back(std::move(candidate));
+  }
+  return result;
 }
 
 }  // namespace pl

@@ -1,0 +1,64 @@
+// Space: what one search works on. Moves and engines get it, score choices with it, and whatever
+// they score enters the pool.
+#pragma once
+
+#include "plan/search/pool.h"
+
+namespace pl {
+
+// A value held without use in the lowered order: steps `from` + 1 to `to` - 1. Dropping it means
+// {value, at}. For a kept value behind its last use, `to` is one past the last step.
+struct Gap {
+  int value, at;
+  int from, to;
+  uint64_t kind;  // equal for gaps that play the same role in repeated blocks
+};
+
+// A choice, lowered, with what moves want to know of it.
+struct View {
+  std::vector<Drop> drops;
+  std::vector<int> steps;
+  std::vector<int> anchor;  // per step: the node itself, or the one whose bay it is in
+  std::vector<Bytes> live;  // per step
+  std::vector<int> over;    // per step and one more: how many before it lie above the target
+  std::vector<Gap> gaps;
+  Score score;
+  Bytes target = 0;
+
+  // Copies as closed intervals of steps, per value.
+  struct Copy {
+    int start, end;
+  };
+  std::vector<int> copy_at;
+  std::vector<Copy> copies;
+  bool live_at(int value, int step) const;
+};
+
+class Space {
+ public:
+  Space(const Problem& problem, int64_t effort);
+
+  // Lowers and scores the choice's drops, and offers it to the pool. False when it is not valid.
+  bool score(Choice& choice, Bytes target);
+  // Of a valid choice.
+  View view(const Choice& choice, Bytes target);
+  bool spent() const { return scorer_.walked() >= limit_; }
+  bool spent(double share) const {
+    return static_cast<double>(scorer_.walked()) >= share * static_cast<double>(limit_);
+  }
+
+  const Flat flat;
+  const Bytes bound;              // lower_bound
+  std::vector<uint64_t> kind_of;  // per node: equal for nodes with equal surroundings
+  Pool pool;
+
+ private:
+  Scorer scorer_;
+  int64_t limit_;
+  std::vector<int> steps_;
+};
+
+// Per node: its own kind with those of the nodes around it.
+std::vector<uint64_t> surroundings(const Problem& problem, const Flat& flat);
+
+}  // namespace pl
