@@ -5,7 +5,9 @@
 #include "base/error.h"          // UserError, DataError, DoesNotFit, ...
 #include "data/source.h"         // fashion_mnist_source, npz_source, open_source, ...
 #include "data/tensor_source.h"  // tensor_source
+#include "model/gpt.h"           // gpt, kGptTiny, ...
 #include "model/layers.h"        // Dense, Conv2D, ..., Input
+#include "op/functions.h"        // matmul, add, tanh, ...: what layers of your own are made of
 #include "report/plan_report.h"  // to_text, to_json of a PlanReport
 #include "tensor/tensor.h"       // Tensor, Shape, Dtype
 #include "train/model.h"         // Model, Sequential, compile, fit, evaluate, predict

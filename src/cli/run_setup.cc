@@ -12,16 +12,26 @@ namespace {
 constexpr int64_t kDefaultSyntheticSteps = 100;
 constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
 
+Sources open_sources(const std::string& data, const Network& network) {
+  if (!data.ends_with(".txt")) return open_source(data);
+  if (network.vocabulary() == 0 || network.input_shapes()[0].rank() != 1)
+    throw DataError("[data] " + data +
+                    ": expected a model of tokens for text, such as gpt-tiny, received one that " +
+                    "reads samples " + network.input_shapes()[0].text());
+  return text_sources(data, network.input_shapes()[0][0], network.vocabulary());
+}
+
 // Opens the data and checks that the model can eat them.
 void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
   const Shape& input = setup.network.input_shapes()[0];
   if (options.data == "synthetic") {
-    setup.sample = {{options.dtype, input}, {Dtype::int32, Shape{}}, 1, true};
+    setup.sample = wanted_sample(setup.network, setup.compiled);
+    setup.sample.resident = true;
     setup.loop.resident_batch = true;
     setup.loop.shuffle = false;
     return;
   }
-  setup.sources = open_source(options.data);
+  setup.sources = open_sources(options.data, setup.network);
   const auto& fields = setup.sources.train->fields();
   if (setup.sources.test && (setup.sources.test->fields()[0].sample != fields[0].sample ||
                              setup.sources.test->fields()[1].sample != fields[1].sample))
@@ -29,32 +39,36 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
                     ": expected training and test samples of one shape and dtype");
   setup.sample = {fields[0].sample, fields[1].sample, 1, false};
   // Images as bytes are brought to [0, 1], as every Keras example does.
-  if (fields[0].sample.dtype == Dtype::uint8) setup.sample.x_scale = 1.0 / 255;
+  if (fields[0].sample.dtype == Dtype::uint8 && setup.network.vocabulary() == 0)
+    setup.sample.x_scale = 1.0 / 255;
   // A flat model takes images, and an image model takes (H, W) as (H, W, 1): the bytes are the
   // same.
   if (fields[0].sample.shape != input && fields[0].sample.elements() == input.elements())
     setup.sample.x.shape = input;
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
-    if (source) check_labels(*source, classes);
+    if (source) {
+      check_tokens(*source, setup.network);
+      check_labels(*source, classes);
+    }
 }
 
-struct Candidate {
+struct BatchPlanner {
   const RunSetup& setup;
   Bytes source_bytes = 0;
 
-  SessionPlan plan(int64_t batch) const {
+  SessionPlan plan(int64_t batch, const PlanOptions& options) const {
     LoopOptions loop = setup.loop;
     loop.batch = batch;
     const int64_t train = setup.sources.train ? setup.sources.train->size() : batch;
     const int64_t test = setup.sources.test ? setup.sources.test->size() : 0;
     return plan_session(setup.network, setup.compiled, *setup.backend,
                         signatures_for(loop, train, test), setup.sample,
-                        source_bytes + loop_bytes(loop));
+                        source_bytes + loop_bytes(loop), nullptr, options);
   }
 };
 
-void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t most, Purpose purpose,
-                 RunSetup& setup) {
+void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptions& plan_options,
+                 int64_t most, Purpose purpose, RunSetup& setup) {
   PlanReport& report = setup.report;
   const auto max_batch = report.max_batch;
   report = describe(setup.plan);
@@ -67,7 +81,10 @@ void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t mo
   report.budget = options.memory;
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit();
-  judge(report, plan, most, purpose == Purpose::plan, system);
+  judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
+  if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
+  report.with_frontier = options.frontier;
+  report.costs = setup.costs.hash();
 }
 
 }  // namespace
@@ -79,6 +96,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.optimizer = optimizer_from_name(options.optimizer);
   if (options.learning_rate) setup.compiled.optimizer->learning_rate = *options.learning_rate;
   setup.compiled.loss = loss_from_name("sparse_categorical_crossentropy");
+  setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
   setup.loop = {.batch = options.batch,
@@ -90,28 +108,31 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
   setup.costs = load_costs(*setup.backend, options.memory);
-  Candidate candidate{setup, CostTable::bytes()};
+  BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
-    if (source) candidate.source_bytes += source->resident_bytes();
-  const PlanForBatch plan_for = [&](int64_t batch) { return candidate.plan(batch); };
+    if (source) planner.source_bytes += source->resident_bytes();
+  const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
+    return planner.plan(batch, other);
+  };
+  PlanOptions plan_options{.budget = options.memory,
+                           .switches = {.recompute = options.recompute, .split = options.split},
+                           .all = purpose == Purpose::plan || options.frontier || options.json,
+                           .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
     const Bytes budget = options.memory.value_or(host_room().least());
-    const BatchFit fit = largest_batch(plan_for, budget, most);
+    const BatchFit fit = largest_batch(plan_for, plan_options, budget, most);
     setup.loop.batch = std::max<int64_t>(fit.batch, 1);
     setup.report.max_batch = fit.batch;
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
-  setup.plan = candidate.plan(setup.loop.batch);
+  setup.plan = planner.plan(setup.loop.batch, plan_options);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
-  fill_report(options, plan_for, most, purpose, setup);
+  fill_report(options, plan_for, plan_options, most, purpose, setup);
   if (options.data == "synthetic") {
     setup.loop.steps_per_epoch = options.steps.value_or(kDefaultSyntheticSteps);
-    setup.sources.train = synthetic_source({.x = setup.sample.x,
-                                            .y = Shape{},
-                                            .classes = model.classes,
-                                            .samples = setup.loop.batch,
-                                            .seed = options.seed});
+    setup.sources.train = synthetic_source(
+        synthetic_spec(setup.network, setup.compiled, setup.loop.batch, options.seed));
   }
   return setup;
 }

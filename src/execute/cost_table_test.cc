@@ -249,7 +249,7 @@ TEST(CostTable, LearnsTheStepsOfAPlan) {
   for (size_t s = 0; s < 3; ++s) {
     const NodeId id = run.plan().steps[s].node;
     const uint64_t key = call_key(call_text(run.graph(), run.graph().nodes[index(id)]),
-                                  run.prepared().facts[index(id)].key, 1);
+                                  run.prepared().facts.nodes[index(id)].key, 1);
     EXPECT_EQ(table.ms(key, get_op("tanh"), {}), s == 0 ? 1 : 3);
   }
 }

@@ -1,12 +1,16 @@
 // The one list of ops.
+#include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
 #include "op/attention.h"
 #include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
+#include "op/causal_mask.h"
+#include "op/concatenate.h"
 #include "op/conv2d.h"
 #include "op/dropout.h"
+#include "op/embedding.h"
 #include "op/fill.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
@@ -59,6 +63,7 @@ std::span<const Op* const> catalogue() {
       &kSgd,
       &kSgdMomentum,
       &kAdam,
+      &kAccumulate,
       &kAdd,
       &kSubtract,
       &kMultiply,
@@ -92,6 +97,13 @@ std::span<const Op* const> catalogue() {
       &kDropoutGradient,
       &kSparseCategoricalAccuracy,
       &kCategoricalAccuracy,
+      &kEmbedding,
+      &kEmbeddingGradient,
+      &kEmbeddingGradientOnto,
+      &kConcatenate,
+      &kSlice,
+      &kSliceGradient,
+      &kCausalMask,
   };
   return kOps;
 }

@@ -94,7 +94,7 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
 class KernelTimer {
  public:
   KernelTimer(Session& session, bool wanted) {
-    if (wanted) times_.assign(kTimedSteps, StepTimes(session.executor(0).steps().size()));
+    if (wanted) times_.assign(kTimedSteps, StepTimes(session.executor(0).timed_steps()));
   }
   // Where the next step's times go; null: it is not timed.
   StepTimes* next(size_t signature, int64_t steps_before) {
@@ -164,7 +164,7 @@ class Trainer {
     event.metrics.resize(means_.metrics.size());
     means_.write_metrics(event.metrics);
     if (test_ && result_.finite) {
-      const Evaluation evaluation = evaluate(session_, *test_, options_.batch);
+      const Evaluated evaluation = evaluate(session_, *test_, options_.batch);
       event.val_loss = evaluation.loss;
       event.val_metrics = evaluation.metrics;
     }
@@ -269,12 +269,12 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
   return Trainer(session, options, train, test, observer).run();
 }
 
-Evaluation evaluate(Session& session, Source& source, int64_t batch) {
+Evaluated evaluate(Session& session, Source& source, int64_t batch) {
   Means means;
   means.metrics.resize(session.plan().metrics);
   for_each_batch(session, StepKind::evaluate, source, batch,
                  [&](size_t signature, int64_t rows) { means.add(session, signature, rows); });
-  Evaluation result{.loss = means.mean_loss()};
+  Evaluated result{.loss = means.mean_loss()};
   result.metrics.resize(means.metrics.size());
   means.write_metrics(result.metrics);
   return result;

@@ -76,11 +76,11 @@ struct LoopResult {
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer);
 
-struct Evaluation {
+struct Evaluated {
   double loss = 0;
   std::vector<double> metrics = {};
 };
-Evaluation evaluate(Session& session, Source& source, int64_t batch);
+Evaluated evaluate(Session& session, Source& source, int64_t batch);
 
 // Writes the predictions for all samples one after another to `out`. Only x is read.
 void predict(Session& session, Source& source, int64_t batch, void* out);

@@ -137,7 +137,7 @@ def one_hot(labels, depth):
 
 
 def cross_entropy_gradient(p, targets, dloss):
-    return (p * targets.sum(-1, keepdims=True) - targets) * dloss[:, None]
+    return (p * targets.sum(-1, keepdims=True) - targets) * dloss[..., None]
 
 
 def linear_cross_entropy(attrs, h, w, labels, *rest):
@@ -331,6 +331,26 @@ def mask(compare):
     return lambda a, x, y: compare(x, y)
 
 
+def embedding_gradient(attrs, indices, dy, onto=0.0):
+    table = np.zeros((attrs["depth"], dy.shape[-1])) + onto
+    np.add.at(table, indices.astype(np.int64).ravel(), dy.reshape(indices.size, dy.shape[-1]))
+    return table
+
+
+def part(attrs, shape):
+    """The place of a slice with these attributes among all elements."""
+    end = attrs["begin"] + shape[attrs["axis"]]
+    return (slice(None),) * attrs["axis"] + (slice(attrs["begin"], end),)
+
+
+def slice_gradient(attrs, dy):
+    shape = list(dy.shape)
+    shape[attrs["axis"]] = attrs["size"]
+    dx = np.zeros(shape)
+    dx[part(attrs, dy.shape)] = dy
+    return dx
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -352,9 +372,9 @@ OPS = {
     "conv2d_weight_gradient": conv2d_weight_gradient,
     "max_pool": max_pool,
     "max_pool_gradient": max_pool_gradient,
-    "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[1])),
+    "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[-1])),
     "sparse_softmax_cross_entropy_gradient":
-        lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[1]), d),
+        lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[-1]), d),
     "softmax_cross_entropy": lambda a, x, t: cross_entropy(x, t),
     "softmax_cross_entropy_gradient": lambda a, p, t, d: cross_entropy_gradient(p, t, d),
     "linear_cross_entropy": linear_cross_entropy,
@@ -362,6 +382,7 @@ OPS = {
     "sgd_momentum": sgd_momentum,
     "adam": adam,
     "add": lambda a, x, y: x + y,
+    "accumulate": lambda a, total, term: total + term,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
@@ -394,6 +415,13 @@ OPS = {
     "dropout_gradient": dropout,
     "sparse_categorical_accuracy": lambda a, x, labels: argmax(x) == labels,
     "categorical_accuracy": lambda a, x, targets: argmax(x) == argmax(targets),
+    "embedding": lambda a, table, indices: table[indices.astype(np.int64)],
+    "embedding_gradient": embedding_gradient,
+    "embedding_gradient_onto": lambda a, onto, i, dy: embedding_gradient(a, i, dy, onto),
+    "concatenate": lambda a, *parts: np.concatenate(parts, a["axis"]),
+    "slice": lambda a, x: np.take(x, np.arange(a["begin"], a["begin"] + a["size"]), a["axis"]),
+    "slice_gradient": slice_gradient,
+    "causal_mask": lambda a, x: np.tril(x),
 }
 
 
