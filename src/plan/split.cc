@@ -35,16 +35,15 @@ class Splitter {
     check(trips_ > 0 && batch_ > 0 && batch_ % trips_ == 0, "trips divide the batch");
     for (ValueId id : whole_.inputs)
       if (whole_.values[index(id)].rows) part_[index(id)] = Part::body;
-    std::vector<Part> node_part;
-    for (const Node& node : whole_.nodes) node_part.push_back(classify(node));
+    for (const Node& node : whole_.nodes) node_part_.push_back(classify(node));
     copy_sources();
     for (size_t n = 0; n < whole_.nodes.size(); ++n)
-      if (node_part[n] == Part::before) copy_outside(whole_.nodes[n]);
+      if (node_part_[n] == Part::before) copy_outside(whole_.nodes[n]);
     for (size_t n = 0; n < whole_.nodes.size(); ++n)
-      if (node_part[n] == Part::body) copy_to_body(whole_.nodes[n]);
+      if (node_part_[n] == Part::body) copy_to_body(whole_.nodes[n]);
     close_loop();
     for (size_t n = 0; n < whole_.nodes.size(); ++n)
-      if (node_part[n] == Part::after) copy_outside(whole_.nodes[n]);
+      if (node_part_[n] == Part::after) copy_outside(whole_.nodes[n]);
     for (ValueId id : whole_.keep) outer_.keep.push_back(outside_[index(id)]);
     for (size_t v = 0; v < whole_.variables.size(); ++v)
       outer_.variables[v].last = outside_[index(whole_.variables[v].last)];
@@ -56,6 +55,18 @@ class Splitter {
   [[noreturn]] void refuse(const Node& node, const std::string& why) const {
     throw UserError("[split] " + (node.path.empty() ? node.op : node.path) + ": " + node.op + " " +
                     why + ", so the batch cannot be split; use --split off");
+  }
+
+  // The node sums what the trips sum, so that it can work on the terms of one trip.
+  bool adds_up(const Op& op, const Node& node) const {
+    if (!op.additive) return false;
+    bool summed = false;
+    for (ValueId in : node.in) {
+      if (!summed_[index(in)] && !whole_.values[index(in)].rows) return false;
+      summed = summed || summed_[index(in)];
+    }
+    for (ValueId out : node.out) summed = summed && !whole_.values[index(out)].rows;
+    return summed;
   }
 
   RowMask rows_in(const Node& node) const {
@@ -71,6 +82,13 @@ class Splitter {
     bool behind = op.effects.writes_state;
     for (ValueId in : node.in)
       behind = behind || part_[index(in)] == Part::after || summed_[index(in)];
+    if (adds_up(op, node)) {
+      for (ValueId out : node.out) {
+        part_[index(out)] = Part::body;
+        summed_[index(out)] = true;
+      }
+      return Part::body;
+    }
     Part part = behind ? Part::after : Part::before;
     bool any_rows = mask != 0;
     for (ValueId out : node.out) any_rows = any_rows || whole_.values[index(out)].rows;
@@ -216,8 +234,12 @@ class Splitter {
 
   bool wanted_outside(ValueId id) const {
     if (std::find(whole_.keep.begin(), whole_.keep.end(), id) != whole_.keep.end()) return true;
-    for (const Node& node : whole_.nodes)
-      if (std::find(node.in.begin(), node.in.end(), id) != node.in.end()) return true;
+    for (size_t n = 0; n < whole_.nodes.size(); ++n) {
+      const Node& node = whole_.nodes[n];
+      if (node_part_[n] == Part::after &&
+          std::find(node.in.begin(), node.in.end(), id) != node.in.end())
+        return true;
+    }
     return false;
   }
 
@@ -257,6 +279,7 @@ class Splitter {
 
   const Graph& whole_;
   int64_t trips_, batch_;
+  std::vector<Part> node_part_;
   std::vector<Part> part_;    // per value of the whole step
   std::vector<bool> summed_;  // per value: made in the body, summed over the trips
   std::vector<ValueId> in_body_, outside_;
