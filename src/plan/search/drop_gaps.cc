@@ -31,6 +31,32 @@ double chain_ms(const Space& space, const Change& change) {
   return ms;
 }
 
+// The last step within the gap at which all inputs of the value are there; -1: none, or they are
+// there at its end anyway.
+int last_with_inputs(const Space& space, const View& view, const Gap& gap) {
+  int last = gap.to;
+  for (int value : space.flat.reads(space.flat.producer[index(gap.value)])) {
+    if (space.flat.bytes[index(value)] == 0 || view.live_at(value, gap.to)) continue;
+    last = std::min(last, view.last_live_before(value, gap.to));
+  }
+  if (last == gap.to || last <= gap.from) return -1;
+  const int at = view.anchor[index(last)];
+  return view.anchor[index(gap.from)] < at && at < gap.at ? last : -1;
+}
+
+// Computed again where its inputs are last there, and held from then on.
+void propose_early(const Space& space, const View& view, const Class& found,
+                   std::vector<Proposal>& proposals) {
+  Proposal early;
+  for (const Gap* gap : found.gaps) {
+    const int last = last_with_inputs(space, view, *gap);
+    if (last < 0) continue;
+    Change change = close_gap(space, view, end_early(view, *gap, last), 0, true);
+    if (!change.add.empty()) early.parts.push_back(std::move(change));
+  }
+  if (!early.parts.empty()) proposals.push_back(std::move(early));
+}
+
 // Variants of one class: closures of several depths, those that differ from the one before.
 void propose_class(const Space& space, const View& view, const Class& found,
                    std::vector<Proposal>& proposals) {
@@ -83,6 +109,7 @@ void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& prop
       return freed(space, view, *a) > freed(space, view, *b);
     });
     propose_class(space, view, *found, proposals);
+    propose_early(space, view, *found, proposals);
   }
 }
 

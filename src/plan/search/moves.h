@@ -46,6 +46,10 @@ void undo_drops(const Space&, const View&, std::vector<Proposal>&);
 // How far a dropped value takes its inputs along that would otherwise be held for it alone.
 inline constexpr int kClosures[] = {0, 1, 2, 4, 1 << 20};
 
+// A gap that ends at step `to` instead: the value is computed again there, before anyone asks for
+// it.
+Gap end_early(const View& view, const Gap& gap, int to);
+
 // The drop of `gap` with the inputs up to `depth` links behind it. Empty when an input is replaced
 // by then. With `take_over`, values computed in this bay serve their next bay too.
 Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over);
