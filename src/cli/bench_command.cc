@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/run_setup.h"
 #include "op/sample.h"
+#include "train/samples.h"
 
 namespace pl {
 namespace {
@@ -59,6 +60,16 @@ Result summarize(std::string name, Times times, const Cost& cost) {
           cost.bytes / median / 1e6};
 }
 
+// The steps that are timed.
+struct StepCase {
+  const char* model;
+  int64_t batch;
+};
+constexpr StepCase kSteps[] = {{"mlp", 32},       {"mlp", 256},       {"mlp", 2048},
+                               {"mnist-cnn", 32}, {"mnist-cnn", 256}, {"mnist-cnn", 2048},
+                               {"small-cnn", 32}, {"small-cnn", 256}, {"small-cnn", 2048},
+                               {"gpt-tiny", 8}};
+
 class Bench {
  public:
   explicit Bench(const BenchOptions& options) : options_(options), backend_(options.threads) {}
@@ -68,8 +79,7 @@ class Bench {
     for (const Op* op : catalogue())
       for (const Sample& sample : op->samples())
         if (sample.benchmark) bench_sample(*op, sample);
-    for (const BuiltinModel& model : builtin_models())
-      for (int64_t batch : {32, 256, 2048}) bench_step(model, batch);
+    for (const auto& [model, batch] : kSteps) bench_step(find_builtin(model), batch);
     return std::move(results_);
   }
 
@@ -116,7 +126,9 @@ class Bench {
     const Network network = model.build(model.input, model.classes);
     Compiled compiled{
         Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
-    const SampleSpec sample{{Dtype::float32, model.input}, {Dtype::int32, Shape{}}, 1, true};
+    compiled.loss.from_logits = model.logits;
+    SampleSpec sample = wanted_sample(network, compiled);
+    sample.resident = true;
     SessionPlan plan =
         plan_session(network, compiled, backend_, {{StepKind::train, batch}}, sample, 0);
     Cost cost;
@@ -131,8 +143,7 @@ class Bench {
       cost.bytes += one.bytes;
     }
     Session session(std::move(plan), network, 0);
-    auto source =
-        synthetic_source({.x = sample.x, .y = Shape{}, .classes = model.classes, .samples = batch});
+    auto source = synthetic_source(synthetic_spec(network, compiled, batch, 0));
     std::vector<int64_t> indices(static_cast<size_t>(batch));
     for (int64_t i = 0; i < batch; ++i) indices[static_cast<size_t>(i)] = i;
     void* places[] = {session.input(0, 0), session.input(0, 1)};

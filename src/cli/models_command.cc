@@ -38,6 +38,7 @@ Json describe_json(const BuiltinModel& model, const Network& network) {
       .set("name", model.name)
       .set("summary", model.summary)
       .set("input", dims_json(model.input))
+      .set("input_dtype", network.vocabulary() > 0 ? "int32" : "float32")
       .set("classes", model.classes)
       .set("parameters", network.parameters())
       .set("layers", layers)
@@ -46,13 +47,14 @@ Json describe_json(const BuiltinModel& model, const Network& network) {
 
 void print_model(const BuiltinModel& model, const Network& network) {
   std::FILE* out = human_stream();
-  std::fprintf(out, "%s: %s\ninput %s, %lld classes\n\n", model.name, model.summary,
-               dims_text(model.input).c_str(), static_cast<long long>(model.classes));
-  std::fprintf(out, "  %-20s %-14s %-16s %12s\n", "layer", "kind", "output", "parameters");
+  std::fprintf(out, "%s: %s\ninput %s%s, %lld classes\n\n", model.name, model.summary,
+               dims_text(model.input).c_str(), network.vocabulary() > 0 ? " tokens" : "",
+               static_cast<long long>(model.classes));
+  std::fprintf(out, "  %-20s %-20s %-16s %12s\n", "layer", "kind", "output", "parameters");
   for (const auto& call : network.calls())
-    std::fprintf(out, "  %-20s %-14s %-16s %12lld\n", call.layer->name.c_str(), call.layer->kind(),
+    std::fprintf(out, "  %-20s %-20s %-16s %12lld\n", call.layer->name.c_str(), call.layer->kind(),
                  dims_text(call.shape).c_str(), static_cast<long long>(call.layer->parameters()));
-  std::fprintf(out, "  %-20s %-14s %-16s %12lld\n\n", "total", "", "",
+  std::fprintf(out, "  %-20s %-20s %-16s %12lld\n\n", "total", "", "",
                static_cast<long long>(network.parameters()));
   for (const auto& weight : network.weights())
     std::fprintf(out, "  %-28s %s\n", weight.path.c_str(), weight.shape.text().c_str());

@@ -86,7 +86,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run,
   text("--optimizer", "adam or sgd [adam]");
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
-       "synthetic, fashion-mnist, FILE.npz (arrays x, y), or a folder of IDX files [synthetic]");
+       "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "
+       "tokens), or a folder of IDX files [synthetic]");
   text("--threads", "threads of the computation [all cores]");
   text("--epochs", "passes over the data [1]");
   text("--steps", "stop after so many steps [synthetic: 100]");

@@ -12,16 +12,26 @@ namespace {
 constexpr int64_t kDefaultSyntheticSteps = 100;
 constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
 
+Sources open_sources(const std::string& data, const Network& network) {
+  if (!data.ends_with(".txt")) return open_source(data);
+  if (network.vocabulary() == 0 || network.input_shapes()[0].rank() != 1)
+    throw DataError("[data] " + data +
+                    ": expected a model of tokens for text, such as gpt-tiny, received one that " +
+                    "reads samples " + network.input_shapes()[0].text());
+  return text_sources(data, network.input_shapes()[0][0], network.vocabulary());
+}
+
 // Opens the data and checks that the model can eat them.
 void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
   const Shape& input = setup.network.input_shapes()[0];
   if (options.data == "synthetic") {
-    setup.sample = {{options.dtype, input}, {Dtype::int32, Shape{}}, 1, true};
+    setup.sample = wanted_sample(setup.network, setup.compiled);
+    setup.sample.resident = true;
     setup.loop.resident_batch = true;
     setup.loop.shuffle = false;
     return;
   }
-  setup.sources = open_source(options.data);
+  setup.sources = open_sources(options.data, setup.network);
   const auto& fields = setup.sources.train->fields();
   if (setup.sources.test && (setup.sources.test->fields()[0].sample != fields[0].sample ||
                              setup.sources.test->fields()[1].sample != fields[1].sample))
@@ -29,13 +39,17 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
                     ": expected training and test samples of one shape and dtype");
   setup.sample = {fields[0].sample, fields[1].sample, 1, false};
   // Images as bytes are brought to [0, 1], as every Keras example does.
-  if (fields[0].sample.dtype == Dtype::uint8) setup.sample.x_scale = 1.0 / 255;
+  if (fields[0].sample.dtype == Dtype::uint8 && setup.network.vocabulary() == 0)
+    setup.sample.x_scale = 1.0 / 255;
   // A flat model takes images, and an image model takes (H, W) as (H, W, 1): the bytes are the
   // same.
   if (fields[0].sample.shape != input && fields[0].sample.elements() == input.elements())
     setup.sample.x.shape = input;
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
-    if (source) check_labels(*source, classes);
+    if (source) {
+      check_tokens(*source, setup.network);
+      check_labels(*source, classes);
+    }
 }
 
 struct Candidate {
@@ -79,6 +93,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.optimizer = optimizer_from_name(options.optimizer);
   if (options.learning_rate) setup.compiled.optimizer->learning_rate = *options.learning_rate;
   setup.compiled.loss = loss_from_name("sparse_categorical_crossentropy");
+  setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
   setup.loop = {.batch = options.batch,
@@ -107,11 +122,8 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   fill_report(options, plan_for, most, purpose, setup);
   if (options.data == "synthetic") {
     setup.loop.steps_per_epoch = options.steps.value_or(kDefaultSyntheticSteps);
-    setup.sources.train = synthetic_source({.x = setup.sample.x,
-                                            .y = Shape{},
-                                            .classes = model.classes,
-                                            .samples = setup.loop.batch,
-                                            .seed = options.seed});
+    setup.sources.train = synthetic_source(
+        synthetic_spec(setup.network, setup.compiled, setup.loop.batch, options.seed));
   }
   return setup;
 }

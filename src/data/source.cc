@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kAccepted =
-    "synthetic, fashion-mnist, FILE.npz with arrays x and y, or a folder with "
+    "synthetic, fashion-mnist, FILE.npz with arrays x and y, FILE.txt for a model of tokens, or a "
+    "folder with "
     "train-images-idx3-ubyte and train-labels-idx1-ubyte (plain or .gz)";
 
 bool is_directory(const std::string& path) {

@@ -42,11 +42,12 @@ class Source {
 };
 
 struct SyntheticSpec {
-  Meta x;                  // of one sample: float32, float64, uint8, or int32 tokens
-  int64_t vocabulary = 0;  // int32 x: tokens in [0, vocabulary)
-  Shape y;                 // of one sample's labels: () for one label, (T,) for one a token
-  int64_t classes = 0;     // y: int32 labels in [0, classes)
-  int64_t samples = 0;     // the one fixed batch
+  Meta x;                   // of one sample: float32, float64, uint8, or int32 tokens
+  int64_t vocabulary = 0;   // int32 x: tokens in [0, vocabulary)
+  Shape y;                  // of one sample's labels: () for one label, (T,) for one a token
+  int64_t classes = 0;      // y: int32 labels in [0, classes)
+  bool next_token = false;  // int32 x: y is of x's shape, and is x moved on by one token
+  int64_t samples = 0;      // the one fixed batch
   uint64_t seed = 0;
 };
 
@@ -70,9 +71,19 @@ struct Sources {
   std::unique_ptr<Source> test;  // null: there is none
 };
 
+// Characters of a text file as tokens: a byte's number is its place among the bytes that occur in
+// the file, in ascending order. Samples are windows of `length` + 1 bytes, one behind the other
+// with one byte in common: x int32 (length), y int32 (length) moved on by one. The last tenth of
+// the file is for testing, if it holds a window. DataError when more than `vocabulary` different
+// bytes occur, or no window fits.
+Sources text_sources(const std::string& path, int64_t length, int64_t vocabulary);
+
+// The bytes that occur in a file, ascending: token i is character i.
+std::string text_characters(const std::string& path);
+
 // `fashion-mnist`, FILE.npz, or a folder with train-images-idx3-ubyte[.gz] and its fellows.
-// Everything else is DataError that says what is accepted. (`synthetic` needs the model's shapes:
-// see above.)
+// Everything else is DataError that says what is accepted. (`synthetic` and FILE.txt need the
+// model's shapes: see above.)
 Sources open_source(const std::string& spec);
 
 }  // namespace pl

@@ -60,6 +60,10 @@ class SyntheticSource : public Source {
       if (destinations[0]) make_x(indices[i], destinations[0], row * x_elements_);
       if (!destinations[1]) continue;
       int32_t* y = static_cast<int32_t*>(destinations[1]) + row * y_elements_;
+      if (spec_.next_token) {
+        make_next(indices[i], y);
+        continue;
+      }
       generate(key(indices[i], 1), y_elements_,
                [&](int64_t e, uint32_t bits) { y[e] = below(bits, spec_.classes); });
     }
@@ -70,6 +74,13 @@ class SyntheticSource : public Source {
  private:
   uint64_t key(int64_t sample, uint64_t field) const {
     return mix(mix(mix(spec_.seed + kStep) + static_cast<uint64_t>(sample) * kStep) + field);
+  }
+
+  // One token more than x has; the first is left out.
+  void make_next(int64_t sample, int32_t* y) const {
+    generate(key(sample, 0), x_elements_ + 1, [&](int64_t e, uint32_t bits) {
+      if (e > 0) y[e - 1] = below(bits, spec_.vocabulary);
+    });
   }
 
   void make_x(int64_t sample, void* destination, int64_t at) const {
@@ -117,6 +128,10 @@ std::unique_ptr<Source> synthetic_source(const SyntheticSpec& spec) {
     throw UserError("[data] synthetic: expected at least one sample, one class and one token, " +
                     std::string("received ") + std::to_string(spec.samples) + ", " +
                     std::to_string(spec.classes) + " and " + std::to_string(spec.vocabulary));
+  if (spec.next_token &&
+      (dtype != Dtype::int32 || spec.y != spec.x.shape || spec.classes < spec.vocabulary))
+    throw UserError("[data] synthetic: expected tokens and targets of one shape, received " +
+                    spec.x.text() + " and " + spec.y.text());
   return std::make_unique<SyntheticSource>(spec);
 }
 

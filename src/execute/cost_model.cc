@@ -22,6 +22,12 @@ constexpr Use kLoop{"", 0.25, 1};
 constexpr double kLibraryMs = 4e-3;
 constexpr std::array kUses{
     Use{"matmul", 0.95, 1, kLibraryMs},
+    Use{"batch_matmul", 0.95, 1, kLibraryMs},
+    Use{"attention", 0.65, 1},
+    Use{"attention_gradient", 0.65, 1},
+    Use{"layer_norm", 0.1, 0.6},
+    Use{"layer_norm_gradient", 0.1, 0.6},
+    Use{"layer_norm_parameter_gradient", 0.1, 0.5},
     Use{"conv2d", 0.95, 1, kLibraryMs},
     Use{"conv2d_input_gradient", 0.9, 1, kLibraryMs},
     Use{"conv2d_weight_gradient", 0.85, 1, kLibraryMs},

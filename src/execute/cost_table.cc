@@ -67,16 +67,17 @@ void put(std::string& out, double value) {
 
 }  // namespace
 
-uint64_t call_key(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
-                  std::string_view numerics, int threads) {
+std::string call_text(const Graph& graph, const Node& node) {
+  std::string text = node.op + node.attrs.print();
+  for (ValueId id : node.in) text += "," + graph.values[index(id)].meta.text();
+  text += ">";
+  for (ValueId id : node.out) text += "," + graph.values[index(id)].meta.text();
+  return text;
+}
+
+uint64_t call_key(std::string_view text, std::string_view numerics, int threads) {
   Xxh3 hash;
-  hash.update(op.name);
-  for (const Metas* metas : {&in, &out}) {
-    hash.update("|");
-    for (const Meta& meta : *metas) hash.update(meta.text()).update(",");
-  }
-  hash.update("|").update(attrs.print()).update("|").update(numerics);
-  hash.update("|").update(std::to_string(threads));
+  hash.update(text).update("|").update(numerics).update("|").update(std::to_string(threads));
   return hash.digest();
 }
 
@@ -238,26 +239,23 @@ bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan,
     double ms = 0, count = 0;
   };
   std::map<uint64_t, Sum> sums;
-  auto call = [&](NodeId id, auto&& use) {
-    const Node& node = graph.nodes[index(id)];
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const NodeId id = plan.steps[s].node;
+    Sum& sum =
+        sums[call_key(call_text(graph, graph.nodes[index(id)]), facts[index(id)].key, threads)];
+    sum.node = id;
+    sum.ms += step_ms[s];
+    ++sum.count;
+  }
+  bool news = false;
+  for (const auto& [key, sum] : sums) {
+    const Node& node = graph.nodes[index(sum.node)];
     Metas in, out;
     for (ValueId value : node.in) in.push_back(graph.values[index(value)].meta);
     for (ValueId value : node.out) out.push_back(graph.values[index(value)].meta);
-    use(get_op(node.op), in, out, node.attrs);
-  };
-  for (size_t s = 0; s < plan.steps.size(); ++s)
-    call(plan.steps[s].node, [&](const Op& op, const Metas& in, const Metas& out, const Attrs& a) {
-      const NodeId node = plan.steps[s].node;
-      Sum& sum = sums[call_key(op, in, out, a, facts[index(node)].key, threads)];
-      sum.node = node;
-      sum.ms += step_ms[s];
-      ++sum.count;
-    });
-  bool news = false;
-  for (const auto& [key, sum] : sums)
-    call(sum.node, [&](const Op& op, const Metas& in, const Metas& out, const Attrs& a) {
-      if (table.learn(key, op, op.cost(in, out, a), sum.ms / sum.count)) news = true;
-    });
+    const Op& op = get_op(node.op);
+    if (table.learn(key, op, op.cost(in, out, node.attrs), sum.ms / sum.count)) news = true;
+  }
   return news;
 }
 

@@ -14,9 +14,10 @@
 
 namespace pl {
 
-// What decides a call's time: op, metas, attributes, the kernel (by its numerics key), threads.
-uint64_t call_key(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
-                  std::string_view numerics, int threads);
+// A node's call in words: op, attributes, metas.
+std::string call_text(const Graph& graph, const Node& node);
+// What decides a call's time: those words, the kernel (by its numerics key), and threads.
+uint64_t call_key(std::string_view text, std::string_view numerics, int threads);
 
 // The machine in words: processor, instruction set, threads, version of the engine. Times hold for
 // equal words only.

@@ -125,6 +125,8 @@ constexpr ActivationEntry kActivations[] = {
     {"softmax", [](const Tensor& x) { return softmax(x); }},
     {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
     {"tanh", [](const Tensor& x) { return tanh(x); }},
+    {"gelu", [](const Tensor& x) { return gelu(x, false); }},
+    {"gelu_tanh", [](const Tensor& x) { return gelu(x, true); }},  // GPT-2's approximation
 };
 
 const ActivationEntry* find_activation(const std::string& name) {

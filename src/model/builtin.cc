@@ -1,6 +1,7 @@
 #include "model/builtin.h"
 
 #include "base/error.h"
+#include "model/gpt.h"
 #include "model/layers.h"
 
 namespace pl {
@@ -22,6 +23,17 @@ Network cnn(const Shape& input, int64_t classes, int64_t units) {
                 Dense(units, {.activation = "relu"}), Dense(classes, {.activation = "softmax"})});
 }
 
+// `positions`: tokens of one sample.
+template <const GptConfig& config>
+BuiltinModel gpt_entry(const char* name, const char* summary, Dim positions) {
+  return {name,
+          summary,
+          Shape{positions},
+          config.vocabulary,
+          [](const Shape& input, int64_t) { return gpt_network(config, input); },
+          true};
+}
+
 }  // namespace
 
 const std::vector<BuiltinModel>& builtin_models() {
@@ -32,6 +44,11 @@ const std::vector<BuiltinModel>& builtin_models() {
        [](const Shape& input, int64_t classes) { return cnn(input, classes, 64); }},
       {"small-cnn", "mnist-cnn with Dense 128, for 64x64 colour images", Shape{64, 64, 3}, 10,
        [](const Shape& input, int64_t classes) { return cnn(input, classes, 128); }},
+      gpt_entry<kGptTiny>("gpt-tiny", "GPT, 4 layers of width 256, 4 heads", 256),
+      gpt_entry<kGpt2>("gpt2", "GPT-2, 12 layers of width 768, 12 heads", 1024),
+      gpt_entry<kGpt2Medium>("gpt2-medium", "GPT-2, 24 layers of width 1,024, 16 heads", 1024),
+      gpt_entry<kGpt2Large>("gpt2-large", "GPT-2, 36 layers of width 1,280, 20 heads", 1024),
+      gpt_entry<kGpt2Xl>("gpt2-xl", "GPT-2, 48 layers of width 1,600, 25 heads", 1024),
   };
   return models;
 }

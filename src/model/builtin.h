@@ -12,8 +12,9 @@ struct BuiltinModel {
   const char* name;
   const char* summary;
   Shape input;      // of one sample, the default
-  int64_t classes;  // labels are in [0, classes)
+  int64_t classes;  // labels are in [0, classes); of a model of tokens, its vocabulary
   Network (*build)(const Shape& input, int64_t classes);
+  bool logits = false;  // it ends without a softmax
 };
 
 const std::vector<BuiltinModel>& builtin_models();

@@ -21,10 +21,10 @@ class DenseLayer final : public Layer {
   std::string config() const override { return std::to_string(units_) + " " + options_.activation; }
 
   Shape build(const std::vector<Shape>& in) override {
-    if (in.size() != 1 || in[0].rank() != 1)
-      throw UserError("expected samples of rank 1, received " +
-                      (in.empty() ? "nothing" : in[0].text()) + "; put Flatten() before Dense");
-    const Dim features = in[0][0];
+    if (in.size() != 1 || in[0].rank() < 1)
+      throw UserError("expected one input with features along its last axis, received " +
+                      (in.empty() ? "nothing" : in[0].text()));
+    const Dim features = in[0].back();
     if (!weights_.empty() && weights_[0].shape[0] != features)
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " features as in its first call, received " + in[0].text());
@@ -32,7 +32,9 @@ class DenseLayer final : public Layer {
       add_weight("kernel", Shape{features, units_}, options_.kernel_initializer);
       if (options_.use_bias) add_weight("bias", Shape{units_}, options_.bias_initializer);
     }
-    return Shape{units_};
+    Shape out = in[0];
+    out[out.rank() - 1] = units_;
+    return out;
   }
 
   Tensor call(const LayerCall& call) const override {

@@ -1,7 +1,9 @@
 #include "model/initializer.h"
 
+#include <charconv>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -27,13 +29,24 @@ constexpr Entry kEntries[] = {
     {"he_uniform", Kind::uniform, 2, 'i'},
     {"he_normal", Kind::normal, 2, 'i'},
     {"random_uniform", Kind::uniform, 0.05, 'w'},
+    {"uniform", Kind::uniform, 0.05, 'w'},
     {"random_normal", Kind::normal, 0.05, 'w'},
+    {"normal", Kind::normal, 0.05, 'w'},
 };
 
-const Entry* find(const std::string& name) {
-  for (const Entry& entry : kEntries)
-    if (name == entry.name) return &entry;
-  return nullptr;
+// The entry, with the width that "name:width" gives.
+std::optional<Entry> find(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  for (Entry entry : kEntries) {
+    if (name != entry.name) continue;
+    if (colon == std::string::npos) return entry;
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data() + colon + 1, end, entry.value);
+    const bool good = error == std::errc() && at == end && entry.value >= 0 && entry.value < 1e30;
+    if (good && entry.mode == 'w' && entry.kind != Kind::constant) return entry;
+  }
+  return std::nullopt;
 }
 
 // Fan in and out of a kernel (..., in, out); the leading dimensions are the receptive field.
@@ -90,7 +103,8 @@ void check_initializer(const std::string& name) {
   std::string known;
   for (const Entry& entry : kEntries)
     known += (known.empty() ? "" : ", ") + std::string(entry.name);
-  throw UserError("[model] initializer: expected one of " + known + ", received '" + name + "'");
+  throw UserError("[model] initializer: expected one of " + known +
+                  ", or random_normal:WIDTH, received '" + name + "'");
 }
 
 void initialize(const std::string& name, const Meta& meta, uint64_t seed, const std::string& path,

@@ -10,7 +10,8 @@
 namespace pl {
 
 // "zeros", "ones", "glorot_uniform", "he_uniform", "he_normal", "glorot_normal", "random_uniform"
-// (+-0.05), "random_normal" (0.05).
+// or "uniform" (+-0.05), "random_normal" or "normal" (standard deviation 0.05). Of the last ones
+// the width may follow: "random_normal:0.02".
 void check_initializer(const std::string& name);  // throws UserError listing the known ones
 
 // Fills `data` (float32 or float64) of the given meta.

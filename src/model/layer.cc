@@ -6,7 +6,8 @@ namespace pl {
 
 int64_t Layer::parameters() const {
   int64_t count = 0;
-  for (const Weight& weight : weights_) count += weight.shape.elements();
+  for (const Weight& weight : weights_)
+    if (!weight.owner) count += weight.shape.elements();
   return count;
 }
 

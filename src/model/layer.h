@@ -11,11 +11,17 @@
 
 namespace pl {
 
+class Layer;
+
 struct Weight {
   std::string name;  // "kernel"
   Shape shape;
   std::string initializer;
   bool trainable = true;
+  // Set: this is another layer's weight, owner->weights()[index]. One variable, whose gradients add
+  // up; name, shape and initialiser are the owner's.
+  std::shared_ptr<const Layer> owner = nullptr;
+  size_t index = 0;
 };
 
 // What `call` gets. Tensors are symbols of the step being traced, with the batch as dimension 0.
@@ -36,14 +42,22 @@ class Layer {
   virtual Shape build(const std::vector<Shape>& in) = 0;
   virtual Tensor call(const LayerCall& call) const = 0;
   virtual std::string config() const { return ""; }  // short, for `models` and summary
+  // Above 0: the input is int32 tokens in [0, vocabulary()), and is not cast to a floating dtype.
+  virtual int64_t vocabulary() const { return 0; }
 
   std::string name;  // given by the user, or by the network ("dense_1")
   const std::vector<Weight>& weights() const { return weights_; }
-  int64_t parameters() const;
+  int64_t parameters() const;  // elements of its own weights
 
  protected:
   void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {
     weights_.push_back({std::move(name), std::move(shape), std::move(initializer), trainable});
+  }
+  // Uses another layer's weight, which exists already.
+  void share_weight(std::shared_ptr<const Layer> owner, size_t index) {
+    weights_.push_back(owner->weights().at(index));
+    weights_.back().owner = std::move(owner);
+    weights_.back().index = index;
   }
   std::vector<Weight> weights_;
 };

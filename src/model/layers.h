@@ -48,7 +48,58 @@ LayerRef Flatten(std::string name = "");
 LayerRef Dropout(double rate, std::string name = "");
 LayerRef Activation(std::string activation, std::string name = "");
 
-// "linear", "relu", "softmax", "sigmoid", "tanh": throws UserError listing them for anything else.
+// Tokens to vectors: int32 (...) to (..., output_dim). Tokens lie in [0, input_dim).
+struct EmbeddingOptions {
+  std::string embeddings_initializer = "uniform";
+  std::string name = "";
+};
+LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions options = {});
+
+// x (..., T, D) plus a learned vector for each of the T positions.
+struct PositionalEmbeddingOptions {
+  std::string embeddings_initializer = "uniform";
+  std::string name = "";
+};
+LayerRef PositionalEmbedding(PositionalEmbeddingOptions options = {});
+
+// The Embedding's table once more, as a head: x (..., D) to logits (..., input_dim), without bias.
+// One variable; the gradients of both uses add up.
+LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
+
+struct LayerNormalizationOptions {
+  double epsilon = 1e-3;
+  std::string beta_initializer = "zeros";
+  std::string gamma_initializer = "ones";
+  std::string name = "";
+};
+LayerRef LayerNormalization(LayerNormalizationOptions options = {});
+
+// Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
+// self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
+struct MultiHeadAttentionOptions {
+  int64_t value_dim = 0;  // 0: key_dim
+  double dropout = 0;     // of the attention weights, while training
+  bool use_bias = true;
+  bool use_causal_mask = false;  // Keras has it as an argument of the call
+  std::string kernel_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string name = "";
+};
+LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim,
+                            MultiHeadAttentionOptions options = {});
+
+// Attention alone, on queries, keys and values that one Dense made: (T, 3 * D) to (T, D).
+struct PackedAttentionOptions {
+  bool causal = true;
+  std::string name = "";
+};
+LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options = {});
+
+LayerRef Add(std::string name = "");  // of two or more inputs of one shape
+LayerRef Concatenate(int64_t axis = -1, std::string name = "");
+
+// "linear", "relu", "softmax", "sigmoid", "tanh", "gelu", "gelu_tanh": throws UserError listing
+// them for anything else. "gelu" is exact, as in Keras.
 void check_activation(const std::string& activation);
 Tensor activate(const std::string& activation, const Tensor& x);
 

@@ -22,30 +22,37 @@ Tensor logits_of(const Tensor& y) {
 // -sum over classes of target * log(clip(p / sum(p))), as Keras does for given probabilities.
 Tensor cross_entropy_of_probabilities(const Tensor& target, const Tensor& p) {
   const Dtype dtype = p.dtype();
-  const Tensor normal = divide(p, reduce_sum(p, {1}, true));
+  const Tensor normal = divide(p, reduce_sum(p, {-1}, true));
   const Tensor clipped =
       minimum(maximum(normal, fill(Shape{}, kEpsilon, dtype)), fill(Shape{}, 1 - kEpsilon, dtype));
-  return scale(reduce_sum(multiply(target, log(clipped)), {1}), -1.0);
+  return scale(reduce_sum(multiply(target, log(clipped)), {-1}), -1.0);
+}
+
+// (B, ...) to (B,): the mean over a sample's positions.
+Tensor mean_of_positions(const Tensor& x) {
+  if (x.shape().rank() == 1) return x;
+  std::vector<int64_t> axes;
+  for (int64_t axis = 1; axis < x.shape().rank(); ++axis) axes.push_back(axis);
+  return reduce_mean(x, std::move(axes));
 }
 
 LossResult sparse_crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
   const Tensor logits = loss.from_logits ? y_pred : logits_of(y_pred);
   if (logits.defined()) {
-    auto [per_sample, probs] = sparse_softmax_cross_entropy(logits, y_true);
-    return {per_sample, probs};
+    auto [loss_of_row, probs] = sparse_softmax_cross_entropy(logits, y_true);
+    return {mean_of_positions(loss_of_row), probs};
   }
-  return {cross_entropy_of_probabilities(one_hot(y_true, y_pred.shape().back(), y_pred.dtype()),
-                                         y_pred),
-          y_pred};
+  const Tensor targets = one_hot(y_true, y_pred.shape().back(), y_pred.dtype());
+  return {mean_of_positions(cross_entropy_of_probabilities(targets, y_pred)), y_pred};
 }
 
 LossResult crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
   const Tensor logits = loss.from_logits ? y_pred : logits_of(y_pred);
   if (logits.defined()) {
-    auto [per_sample, probs] = softmax_cross_entropy(logits, y_true);
-    return {per_sample, probs};
+    auto [loss_of_row, probs] = softmax_cross_entropy(logits, y_true);
+    return {mean_of_positions(loss_of_row), probs};
   }
-  return {cross_entropy_of_probabilities(y_true, y_pred), y_pred};
+  return {mean_of_positions(cross_entropy_of_probabilities(y_true, y_pred)), y_pred};
 }
 
 LossResult squared_error(const Loss&, const Tensor& y_true, const Tensor& y_pred) {
@@ -84,14 +91,19 @@ Loss loss_from_name(const std::string& name) {
 }
 
 Meta target_meta(const Loss& loss, const Shape& prediction, Dtype dtype) {
-  if (loss.name == "sparse_categorical_crossentropy") return {Dtype::int32, Shape{}};
+  if (loss.name == "sparse_categorical_crossentropy") {
+    std::vector<Dim> dims = prediction.dims();
+    if (!dims.empty()) dims.pop_back();  // compute_loss refuses predictions without classes
+    return {Dtype::int32, Shape(std::move(dims))};
+  }
   return {dtype, prediction};
 }
 
 LossResult compute_loss(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
-  if (loss.name != "mean_squared_error" && y_pred.shape().rank() != 2)
+  if (loss.name != "mean_squared_error" && y_pred.shape().rank() < 2)
     throw UserError("[compile] " + loss.name +
-                    ": expected predictions (batch, classes), received " + y_pred.meta().text());
+                    ": expected predictions (batch, ..., classes), received " +
+                    y_pred.meta().text());
   return find_loss(loss.name).call(loss, y_true, y_pred);
 }
 
@@ -102,11 +114,12 @@ void check_metric(const std::string& metric) {
 
 Tensor compute_metric(const std::string& metric, const Tensor& y_true, const Tensor& scores) {
   check_metric(metric);
-  if (scores.shape().rank() != 2)
-    throw UserError("[compile] accuracy: expected predictions (batch, classes), received " +
+  if (scores.shape().rank() < 2)
+    throw UserError("[compile] accuracy: expected predictions (batch, ..., classes), received " +
                     scores.meta().text());
-  return y_true.dtype() == Dtype::int32 ? sparse_categorical_accuracy(scores, y_true)
-                                        : categorical_accuracy(scores, y_true);
+  return mean_of_positions(y_true.dtype() == Dtype::int32
+                               ? sparse_categorical_accuracy(scores, y_true)
+                               : categorical_accuracy(scores, y_true));
 }
 
 }  // namespace pl

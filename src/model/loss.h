@@ -12,7 +12,7 @@ namespace pl {
 
 struct LossResult {
   Tensor per_sample;  // (B,)
-  Tensor scores;      // (B, C): predictions for metrics
+  Tensor scores;      // (B, ..., C): predictions for metrics
 };
 
 struct Loss {
@@ -27,12 +27,13 @@ Loss loss_from_name(const std::string& name);
 // The target that one sample needs for predictions of this shape.
 Meta target_meta(const Loss& loss, const Shape& prediction, Dtype dtype);
 
-// y_pred (B, ...). Predictions that come straight out of a softmax are taken before it, as Keras
-// does, so that the loss is exact where probabilities would underflow.
+// y_pred (B, ...); classes are along the last axis, and a sample's loss is the mean over what lies
+// between, as Keras has it for sequences. Predictions that come straight out of a softmax are taken
+// before it, as Keras does, so that the loss is exact where probabilities would underflow.
 LossResult compute_loss(const Loss& loss, const Tensor& y_true, const Tensor& y_pred);
 
-// "accuracy": per sample 0 or 1 (B,), chosen by the target's shape. Throws UserError for other
-// names.
+// "accuracy": per sample the share of right positions (B,), chosen by the target's dtype. Throws
+// UserError for other names.
 Tensor compute_metric(const std::string& metric, const Tensor& y_true, const Tensor& scores);
 void check_metric(const std::string& metric);
 

@@ -1,5 +1,6 @@
 #include "model/network.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -76,18 +77,30 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
     }
   }
   name_layers(layers);
+  for (const auto& layer : layers) {
+    auto [at, fresh] = weights_of.emplace(layer.get(), std::vector<int>());
+    if (!fresh) continue;
+    for (const Weight& weight : layer->weights()) {
+      at->second.push_back(weight.owner ? -1 : static_cast<int>(weights_.size()));
+      if (!weight.owner)
+        weights_.push_back(
+            {layer->name + "/" + weight.name, weight.shape, weight.initializer, weight.trainable});
+    }
+  }
   for (const auto& [symbol, out] : order) {
     const auto& origin = *symbol.origin();
     Call call{.layer = origin.layer, .out = out, .shape = origin.shape};
     for (const Symbolic& in : origin.in) call.in.push_back(slot.at(in.origin().get()));
-    auto [at, fresh] = weights_of.emplace(origin.layer.get(), std::vector<int>());
-    if (fresh)
-      for (const Weight& weight : origin.layer->weights()) {
-        at->second.push_back(static_cast<int>(weights_.size()));
-        weights_.push_back({origin.layer->name + "/" + weight.name, weight.shape,
-                            weight.initializer, weight.trainable});
-      }
-    call.weights = at->second;
+    call.weights = weights_of.at(origin.layer.get());
+    for (size_t w = 0; w < call.weights.size(); ++w) {
+      const Weight& weight = origin.layer->weights()[w];
+      if (!weight.owner) continue;
+      const auto owner = weights_of.find(weight.owner.get());
+      if (owner == weights_of.end())
+        throw UserError("[build] " + origin.layer->name + ": expected the layer whose " +
+                        weight.name + " it shares to be part of the network");
+      call.weights[w] = owner->second.at(weight.index);
+    }
     calls_.push_back(std::move(call));
   }
   for (const Symbolic& output : outputs) outputs_.push_back(slot.at(output.origin().get()));
@@ -102,6 +115,14 @@ std::vector<Shape> Network::output_shapes() const {
       if (call.out == slot) shapes.push_back(call.shape);
   }
   return shapes;
+}
+
+int64_t Network::vocabulary() const {
+  int64_t least = 0;
+  for (const Call& call : calls_)
+    if (!call.in.empty() && call.in[0] == 0 && call.layer->vocabulary() > 0)
+      least = least == 0 ? call.layer->vocabulary() : std::min(least, call.layer->vocabulary());
+  return least;
 }
 
 int64_t Network::parameters() const {

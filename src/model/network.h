@@ -34,6 +34,8 @@ class Network {
 
   bool built() const { return !calls_.empty(); }
   const std::vector<Shape>& input_shapes() const { return inputs_; }
+  // Above 0: the first input is int32 tokens below it, for the layers that read it.
+  int64_t vocabulary() const;
   const std::vector<Call>& calls() const { return calls_; }
   const std::vector<NetworkWeight>& weights() const { return weights_; }
   std::vector<Shape> output_shapes() const;

@@ -7,27 +7,32 @@ namespace {
 
 void expect_scores(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 2, 2, in, attrs);
-  if (in[0].shape.rank() != 2 || !is_real(in[0].dtype))
-    reject(op, "scores (B, C) of float32 or float64", in, attrs);
-  if (in[0].shape[1] < 1) reject(op, "at least one class", in, attrs);
+  if (in[0].shape.rank() < 2 || !is_real(in[0].dtype))
+    reject(op, "scores (B, ..., C) of float32 or float64", in, attrs);
+  if (in[0].shape.back() < 1) reject(op, "at least one class", in, attrs);
   checked(op, {in[0]});
 }
 
-// Inputs: scores (B, C), labels int32 (B,).
+// (B, ...) of scores (B, ..., C).
+Shape without_classes(const Shape& shape) {
+  return Shape(std::vector<Dim>(shape.begin(), shape.end() - 1));
+}
+
+// Inputs: scores (B, ..., C), labels int32 (B, ...).
 Metas sparse_infer(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = "sparse_categorical_accuracy";
   expect_scores(op, in, attrs);
-  if (in[1] != Meta{Dtype::int32, Shape{in[0].shape[0]}})
+  if (in[1] != Meta{Dtype::int32, without_classes(in[0].shape)})
     reject(op, "an int32 label for each row of scores", in, attrs);
-  return {{Dtype::float32, Shape{in[0].shape[0]}}};
+  return {{Dtype::float32, without_classes(in[0].shape)}};
 }
 
-// Inputs: scores (B, C), targets (B, C).
+// Inputs: scores and targets (B, ..., C).
 Metas infer(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = "categorical_accuracy";
   expect_scores(op, in, attrs);
   if (in[1] != in[0]) reject(op, "targets like the scores", in, attrs);
-  return {{Dtype::float32, Shape{in[0].shape[0]}}};
+  return {{Dtype::float32, without_classes(in[0].shape)}};
 }
 
 // Both or neither: labels without rows would have to be cut along with the batch.
@@ -50,8 +55,13 @@ std::vector<Sample> sparse_samples() {
                   0,
                   benchmark};
   };
-  return {sample("two_classes", 19, 2), sample("digits", 7, 10), sample("one_class", 3, 1),
-          sample("empty", 0, 10), sample("b128", 128, 10, true)};
+  return {
+      sample("two_classes", 19, 2),
+      sample("digits", 7, 10),
+      sample("one_class", 3, 1),
+      sample("empty", 0, 10),
+      {"sequence", {{{Dtype::float32, {2, 3, 5}}}, {{Dtype::int32, {2, 3}}, Fill::labels}}, {}, 0},
+      sample("b128", 128, 10, true)};
 }
 
 std::vector<Sample> samples() {

@@ -8,9 +8,9 @@ namespace pl {
 extern const Op kSparseCategoricalAccuracy;
 extern const Op kCategoricalAccuracy;
 
-// scores (B, C), labels int32 (B,). Result float32 (B,).
+// scores (B, ..., C), labels int32 (B, ...). Result float32 (B, ...).
 Tensor sparse_categorical_accuracy(const Tensor& scores, const Tensor& labels);
-// scores (B, C), targets (B, C). The right class is the first largest target.
+// scores and targets (B, ..., C). The right class is the first largest target.
 Tensor categorical_accuracy(const Tensor& scores, const Tensor& targets);
 
 namespace cpu {

@@ -17,7 +17,7 @@ Dim first_largest(const T* row, Dim classes) {
 // `right(in, row)` is the class that row should have.
 template <class T, class Right>
 std::unique_ptr<Kernel> accuracy(const PrepareCall& call, Right right) {
-  const Dim rows = call.in[0].shape[0], classes = call.in[0].shape[1];
+  const Dim classes = call.in[0].shape.back(), rows = call.in[0].elements() / classes;
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {
     const T* scores = static_cast<const T*>(in[0]);
@@ -41,7 +41,7 @@ std::unique_ptr<Kernel> sparse_categorical_accuracy_reference(const PrepareCall&
 
 std::unique_ptr<Kernel> categorical_accuracy_reference(const PrepareCall& call) {
   return dispatch_float(call.in[0].dtype, [&]<class T>() {
-    const Dim classes = call.in[0].shape[1];
+    const Dim classes = call.in[0].shape.back();
     return accuracy<T>(call, [classes](const void* targets, Dim row) {
       return first_largest(static_cast<const T*>(targets) + row * classes, classes);
     });

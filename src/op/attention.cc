@@ -162,9 +162,11 @@ std::vector<Sample> samples() { return samples_of(false); }
 std::vector<Sample> gradient_samples() { return samples_of(true); }
 
 constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::attention_simd},
     {"reference", DeviceKind::cpu, cpu::attention_reference},
 };
 constexpr Variant kGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::attention_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::attention_gradient_reference},
 };
 // dqkv takes qkv's place, or dq that of q: heads are copied before they are overwritten.

@@ -38,7 +38,9 @@ struct AttentionForm {
 AttentionForm attention_form(const Metas& in, const Attrs& attrs);
 
 namespace cpu {
+std::unique_ptr<Kernel> attention_simd(const PrepareCall&);
 std::unique_ptr<Kernel> attention_reference(const PrepareCall&);
+std::unique_ptr<Kernel> attention_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> attention_gradient_reference(const PrepareCall&);
 }  // namespace cpu
 

@@ -5,12 +5,16 @@
 #include "op/batch_matmul.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
+#include "op/causal_mask.h"
+#include "op/concatenate.h"
 #include "op/conv2d.h"
 #include "op/dropout.h"
+#include "op/embedding.h"
 #include "op/fill.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
+#include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/one_hot.h"
@@ -18,6 +22,7 @@
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
+#include "op/relu_bits.h"
 #include "op/reshape.h"
 #include "op/scale.h"
 #include "op/sgd.h"
@@ -42,6 +47,8 @@ std::span<const Op* const> catalogue() {
       &kLeakyReluGradient,
       &kRelu,
       &kReluGradient,
+      &kReluBits,
+      &kReluBitsGradient,
       &kConv2d,
       &kConv2dInputGradient,
       &kConv2dWeightGradient,
@@ -51,6 +58,7 @@ std::span<const Op* const> catalogue() {
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
+      &kLinearCrossEntropy,
       &kSgd,
       &kSgdMomentum,
       &kAdam,
@@ -87,6 +95,13 @@ std::span<const Op* const> catalogue() {
       &kDropoutGradient,
       &kSparseCategoricalAccuracy,
       &kCategoricalAccuracy,
+      &kEmbedding,
+      &kEmbeddingGradient,
+      &kEmbeddingGradientOnto,
+      &kConcatenate,
+      &kSlice,
+      &kSliceGradient,
+      &kCausalMask,
   };
   return kOps;
 }

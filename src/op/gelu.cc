@@ -79,9 +79,11 @@ std::vector<Sample> samples() { return samples_with(1); }
 std::vector<Sample> gradient_samples() { return samples_with(2); }
 
 constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::gelu_simd},
     {"reference", DeviceKind::cpu, cpu::gelu_reference},
 };
 constexpr Variant kGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::gelu_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::gelu_gradient_reference},
 };
 constexpr InOut kInPlace[] = {{0, 0}};

@@ -13,7 +13,9 @@ Tensor gelu(const Tensor& x, bool approximate = false);
 Tensor gelu_gradient(const Tensor& x, const Tensor& dy, bool approximate = false);
 
 namespace cpu {
+std::unique_ptr<Kernel> gelu_simd(const PrepareCall&);
 std::unique_ptr<Kernel> gelu_reference(const PrepareCall&);
+std::unique_ptr<Kernel> gelu_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> gelu_gradient_reference(const PrepareCall&);
 }  // namespace cpu
 

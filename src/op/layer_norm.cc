@@ -182,12 +182,15 @@ std::vector<Sample> parameter_gradient_samples() {
 }
 
 constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::layer_norm_simd},
     {"reference", DeviceKind::cpu, cpu::layer_norm_reference},
 };
 constexpr Variant kGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::layer_norm_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::layer_norm_gradient_reference},
 };
 constexpr Variant kParameterGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::layer_norm_parameter_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::layer_norm_parameter_gradient_reference},
 };
 constexpr InOut kInPlace[] = {{0, 0}};

@@ -32,8 +32,11 @@ LayerNormParameterGradient layer_norm_parameter_gradient(const Tensor& x, const 
                                                          const Tensor& rstd, const Tensor& dy);
 
 namespace cpu {
+std::unique_ptr<Kernel> layer_norm_simd(const PrepareCall&);
 std::unique_ptr<Kernel> layer_norm_reference(const PrepareCall&);
+std::unique_ptr<Kernel> layer_norm_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> layer_norm_gradient_reference(const PrepareCall&);
+std::unique_ptr<Kernel> layer_norm_parameter_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> layer_norm_parameter_gradient_reference(const PrepareCall&);
 }  // namespace cpu
 

@@ -103,11 +103,19 @@ struct Op {
   std::span<const InOut> next_version =
       {};  // the output is the next version of that input variable
   Rows (*rows)(const Attrs&, RowMask in) = nullptr;
+  // For ops whose outputs differ in it, the answer for output `out`; null: `rows` holds for all.
+  // `rows` then says mixes, unless no input carries rows.
+  Rows (*rows_of)(const Attrs&, RowMask in, int out) = nullptr;
   Effects effects = {};
   std::span<const Variant> variants = {};
   Cost (*cost)(const Metas& in, const Metas& out, const Attrs&) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
 };
+
+// How output `out` of the op treats rows.
+inline Rows output_rows(const Op& op, const Attrs& attrs, RowMask in, int out) {
+  return op.rows_of ? op.rows_of(attrs, in, out) : op.rows(attrs, in);
+}
 
 // All ops, in the order of catalogue.cc.
 std::span<const Op* const> catalogue();

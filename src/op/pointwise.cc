@@ -141,6 +141,8 @@ std::vector<Sample> samples_binary() {
       sample("empty", {0, 3}, {3}),
       sample("dense_b128", {128, 512}, {512}, true),
       sample("large", {256, 4096}, {256, 4096}, true),
+      sample("gpt_residual", {8, 256, 256}, {8, 256, 256}, true),
+      sample("gpt_positions", {8, 256, 256}, {256, 256}, true),
   };
   if (kind != Binary::divide)
     samples.push_back({"int32", {{{Dtype::int32, {2, 3}}}, {{Dtype::int32, {3}}}}, {}});
@@ -163,6 +165,7 @@ constexpr Variant kBinaryVariants[] = {
 };
 template <Unary kind>
 constexpr Variant kUnaryVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::unary_simd<kind>},
     {"reference", DeviceKind::cpu, cpu::unary_reference<kind>},
 };
 constexpr InOut kBinaryInPlace[] = {{0, 0}, {1, 0}};

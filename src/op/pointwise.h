@@ -45,6 +45,12 @@ Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
 
 namespace cpu {
+// exp, tanh and sigmoid; null for the others.
+std::unique_ptr<Kernel> unary_simd(const PrepareCall&, Unary kind);
+template <Unary kind>
+std::unique_ptr<Kernel> unary_simd(const PrepareCall& call) {
+  return unary_simd(call, kind);
+}
 template <Binary kind>
 std::unique_ptr<Kernel> binary_reference(const PrepareCall&);
 template <Unary kind>

@@ -53,10 +53,10 @@ Tensors Recorder::append(const Op& op, const Tensors& in, Attrs attrs) {
     if (node.path.empty()) throw;
     throw UserError("[" + node.path + "] " + error.what());
   }
-  const bool rows = op.rows(attrs, mask) == Rows::maps;
   const auto id = static_cast<NodeId>(graph_.nodes.size());
   Tensors result;
   for (size_t o = 0; o < outs.size(); ++o) {
+    const bool rows = output_rows(op, attrs, mask, static_cast<int>(o)) == Rows::maps;
     Value value{
         .meta = outs[o], .producer = id, .category = category_, .rows = rows, .path = node.path};
     for (const InOut& pair : op.next_version) {

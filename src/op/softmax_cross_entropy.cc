@@ -7,16 +7,21 @@
 namespace pl {
 namespace {
 
-void expect_matrix(const char* op, const Metas& in, const Attrs& attrs) {
+void expect_rows(const char* op, const Metas& in, const Attrs& attrs) {
   const Meta& logits = in[0];
-  if (logits.shape.rank() != 2 || !is_real(logits.dtype) || logits.shape[1] < 1)
-    reject(op, "a float32 or float64 matrix (B, C) with at least one class", in, attrs);
+  if (logits.shape.rank() < 2 || !is_real(logits.dtype) || logits.shape.back() < 1)
+    reject(op, "float32 or float64 rows (B, ..., C) with at least one class", in, attrs);
   checked(op, {logits});
 }
 
+// (B, ...) of logits (B, ..., C).
+Shape without_classes(const Shape& shape) {
+  return Shape(std::vector<Dim>(shape.begin(), shape.end() - 1));
+}
+
 void expect_labels(const char* op, const Metas& in, const Attrs& attrs) {
-  if (in[1] != Meta{Dtype::int32, Shape{in[0].shape[0]}})
-    reject(op, "labels int32 (B,)", in, attrs);
+  if (in[1] != Meta{Dtype::int32, without_classes(in[0].shape)})
+    reject(op, "labels int32 (B, ...)", in, attrs);
 }
 
 void expect_targets(const char* op, const Metas& in, const Attrs& attrs) {
@@ -24,45 +29,47 @@ void expect_targets(const char* op, const Metas& in, const Attrs& attrs) {
 }
 
 void expect_dloss(const char* op, const Metas& in, const Attrs& attrs) {
-  if (in[2] != Meta{in[0].dtype, Shape{in[0].shape[0]}})
-    reject(op, "dloss (B,) of the probabilities' dtype", in, attrs);
+  if (in[2] != Meta{in[0].dtype, without_classes(in[0].shape)})
+    reject(op, "dloss (B, ...) of the probabilities' dtype", in, attrs);
 }
 
-Metas loss_and_probs(const Metas& in) { return {{in[0].dtype, Shape{in[0].shape[0]}}, in[0]}; }
+Metas loss_and_probs(const Metas& in) {
+  return {{in[0].dtype, without_classes(in[0].shape)}, in[0]};
+}
 
-// Inputs: logits (B, C), labels int32 (B,). Outputs: loss (B,), probs (B, C).
+// Inputs: logits (B, ..., C), labels int32 (B, ...). Outputs: loss (B, ...), probs (B, ..., C).
 Metas sparse_infer(const Metas& in, const Attrs& attrs) {
   const char* op = "sparse_softmax_cross_entropy";
   expect_operands(op, 2, 2, in, attrs);
-  expect_matrix(op, in, attrs);
+  expect_rows(op, in, attrs);
   expect_labels(op, in, attrs);
   return loss_and_probs(in);
 }
 
-// Inputs: logits (B, C), targets (B, C). Outputs: loss (B,), probs (B, C).
+// Inputs: logits and targets (B, ..., C). Outputs: loss (B, ...), probs (B, ..., C).
 Metas infer(const Metas& in, const Attrs& attrs) {
   const char* op = "softmax_cross_entropy";
   expect_operands(op, 2, 2, in, attrs);
-  expect_matrix(op, in, attrs);
+  expect_rows(op, in, attrs);
   expect_targets(op, in, attrs);
   return loss_and_probs(in);
 }
 
-// Inputs: probs (B, C), labels int32 (B,), dloss (B,). Output: dlogits (B, C).
+// Inputs: probs (B, ..., C), labels int32 (B, ...), dloss (B, ...). Output: dlogits (B, ..., C).
 Metas sparse_gradient_infer(const Metas& in, const Attrs& attrs) {
   const char* op = "sparse_softmax_cross_entropy_gradient";
   expect_operands(op, 3, 3, in, attrs);
-  expect_matrix(op, in, attrs);
+  expect_rows(op, in, attrs);
   expect_labels(op, in, attrs);
   expect_dloss(op, in, attrs);
   return {in[0]};
 }
 
-// Inputs: probs (B, C), targets (B, C), dloss (B,). Output: dlogits (B, C).
+// Inputs: probs and targets (B, ..., C), dloss (B, ...). Output: dlogits (B, ..., C).
 Metas gradient_infer(const Metas& in, const Attrs& attrs) {
   const char* op = "softmax_cross_entropy_gradient";
   expect_operands(op, 3, 3, in, attrs);
-  expect_matrix(op, in, attrs);
+  expect_rows(op, in, attrs);
   expect_targets(op, in, attrs);
   expect_dloss(op, in, attrs);
   return {in[0]};
@@ -93,31 +100,37 @@ Cost gradient_cost(const Metas& in, const Metas& out, const Attrs&) {
 
 struct Size {
   const char* name;
-  Dim rows, classes;
+  Shape rows;
+  Dim classes;
   bool benchmark = false;
 };
-constexpr Size kSizes[] = {
-    {"digits", 7, 10},
-    {"one_row", 1, 3},
-    {"one_class", 4, 1},
-    {"many_classes", 3, 1031},
-    {"no_rows", 0, 10},
-    {"mnist_b256", 256, 10, true},
-    {"words_b256", 256, 50257, true},
-};
+std::vector<Size> sizes() {
+  return {
+      {"digits", {7}, 10},
+      {"one_row", {1}, 3},
+      {"one_class", {4}, 1},
+      {"many_classes", {3}, 1031},
+      {"no_rows", {0}, 10},
+      {"sequence", {2, 3}, 11},
+      {"mnist_b256", {256}, 10, true},
+      {"words_b256", {256}, 50257, true},
+  };
+}
 
 // `sparse`: labels rather than distributions. `backward`: the samples of the gradient op.
 std::vector<Sample> samples_of(bool sparse, bool backward) {
   std::vector<Sample> out;
-  for (const Size& size : kSizes) {
-    const Meta matrix{Dtype::float32, Shape{size.rows, size.classes}};
+  for (const Size& size : sizes()) {
+    std::vector<Dim> dims = size.rows.dims();
+    dims.push_back(size.classes);
+    const Meta matrix{Dtype::float32, Shape(std::move(dims))};
     Sample sample{size.name, {}, {}, 1e-5, size.benchmark};
     sample.in.push_back({matrix, backward ? Fill::probabilities : Fill::normal});
     if (sparse)
-      sample.in.push_back({{Dtype::int32, Shape{size.rows}}, Fill::labels});
+      sample.in.push_back({{Dtype::int32, size.rows}, Fill::labels});
     else
       sample.in.push_back({matrix, Fill::probabilities});
-    if (backward) sample.in.push_back({{Dtype::float32, Shape{size.rows}}});
+    if (backward) sample.in.push_back({{Dtype::float32, size.rows}});
     out.push_back(std::move(sample));
   }
   return out;

@@ -16,7 +16,8 @@ struct Size {
 };
 
 Size size_of_call(const PrepareCall& call) {
-  return {call.in[0].shape[0], call.in[0].shape[1], call.backend.threads()};
+  const Dim classes = call.in[0].shape.back();
+  return {call.in[0].elements() / classes, classes, call.backend.threads()};
 }
 
 constexpr int64_t kExpCost = 8;  // of an exponential, in cheap elements

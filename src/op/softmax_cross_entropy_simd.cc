@@ -78,6 +78,30 @@ void scale_row(const float* x, float scale, float* to, Dim count) {
   for (; i < count; ++i) to[i] = x[i] * scale;
 }
 
+// Whether all of x[0, count) are below `limit`, and none is NaN.
+bool all_below(const float* x, float limit, Dim count) {
+  const Floats d;
+  const Dim lanes = static_cast<Dim>(hn::Lanes(d));
+  Dim i = 0;
+  for (; i + lanes <= count; i += lanes)
+    if (!hn::AllTrue(d, hn::Lt(hn::LoadU(d, x + i), hn::Set(d, limit)))) return false;
+  for (; i < count; ++i)
+    if (!(x[i] < limit)) return false;
+  return true;
+}
+
+// Whether any of x[0, count) is above `limit`.
+bool any_above(const float* x, float limit, Dim count) {
+  const Floats d;
+  const Dim lanes = static_cast<Dim>(hn::Lanes(d));
+  Dim i = 0;
+  for (; i + lanes <= count; i += lanes)
+    if (!hn::AllFalse(d, hn::Gt(hn::LoadU(d, x + i), hn::Set(d, limit)))) return true;
+  for (; i < count; ++i)
+    if (x[i] > limit) return true;
+  return false;
+}
+
 // Writes softmax(x) to `probs`, which may be `x`; returns max(x) + log(sum(exp(x - max(x)))).
 double softmax_row(const float* x, float* probs, Dim classes) {
   constexpr Dim kBlock = 64 * kLanes;
@@ -109,10 +133,37 @@ namespace pl::cpu {
 
 HWY_EXPORT(scale_row);
 HWY_EXPORT(softmax_row);
+HWY_EXPORT(all_below);
+HWY_EXPORT(any_above);
+
+float cross_entropy_row(const float* logits, int32_t label, float* probs, Dim classes) {
+  const bool known = label >= 0 && label < classes;
+  // Read before probs overwrite it.
+  const double of_label = known ? static_cast<double>(logits[label]) : 0;
+  const double log_sum = HWY_DYNAMIC_DISPATCH(softmax_row)(logits, probs, classes);
+  return known ? static_cast<float>(log_sum - of_label) : std::numeric_limits<float>::quiet_NaN();
+}
+
+void cross_entropy_gradient_row(const float* probs, int32_t label, float dloss, float* dlogits,
+                                Dim classes) {
+  const bool known = label >= 0 && label < classes;
+  // Read before dlogits overwrite it.
+  const float of_label = known ? (probs[label] - 1.0f) * dloss : 0.0f;
+  const float scale = known ? dloss : std::numeric_limits<float>::quiet_NaN();
+  HWY_DYNAMIC_DISPATCH(scale_row)(probs, scale, dlogits, classes);
+  if (known) dlogits[label] = of_label;
+}
+
+// Of rows that hold no NaN, or nothing else, as those of a softmax: then the first is the largest.
+bool largest_at(const float* row, int32_t label, Dim classes) {
+  if (label < 0 || label >= classes) return false;
+  return HWY_DYNAMIC_DISPATCH(all_below)(row, row[label], label) &&
+         !HWY_DYNAMIC_DISPATCH(any_above)(row + label + 1, row[label], classes - label - 1);
+}
 
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
-  const Dim rows = call.in[0].shape[0], n = call.in[0].shape[1];
+  const Dim n = call.in[0].shape.back(), rows = call.in[0].elements() / n;
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {
     const float* logits = static_cast<const float*>(in[0]);
@@ -120,22 +171,15 @@ std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall& cal
     float* loss = static_cast<float*>(out[0]);
     float* probs = static_cast<float*>(out[1]);
     parallel_ranges(threads, rows, 4 * rows * n, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) {
-        const Dim label = labels[i];
-        const bool known = label >= 0 && label < n;
-        // Read before probs overwrite it.
-        const double of_label = known ? static_cast<double>(logits[i * n + label]) : 0;
-        const double log_sum = HWY_DYNAMIC_DISPATCH(softmax_row)(logits + i * n, probs + i * n, n);
-        loss[i] = known ? static_cast<float>(log_sum - of_label)
-                        : std::numeric_limits<float>::quiet_NaN();
-      }
+      for (Dim i = begin; i < end; ++i)
+        loss[i] = cross_entropy_row(logits + i * n, labels[i], probs + i * n, n);
     });
   });
 }
 
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
-  const Dim rows = call.in[0].shape[0], n = call.in[0].shape[1];
+  const Dim n = call.in[0].shape.back(), rows = call.in[0].elements() / n;
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {
     const float* probs = static_cast<const float*>(in[0]);
@@ -143,16 +187,8 @@ std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const Prepare
     const float* dloss = static_cast<const float*>(in[2]);
     float* dlogits = static_cast<float*>(out[0]);
     parallel_ranges(threads, rows, rows * n, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) {
-        const float* p = probs + i * n;
-        const Dim label = labels[i];
-        const bool known = label >= 0 && label < n;
-        // Read before dlogits overwrite it.
-        const float of_label = known ? (p[label] - 1.0f) * dloss[i] : 0.0f;
-        const float scale = known ? dloss[i] : std::numeric_limits<float>::quiet_NaN();
-        HWY_DYNAMIC_DISPATCH(scale_row)(p, scale, dlogits + i * n, n);
-        if (known) dlogits[i * n + label] = of_label;
-      }
+      for (Dim i = begin; i < end; ++i)
+        cross_entropy_gradient_row(probs + i * n, labels[i], dloss[i], dlogits + i * n, n);
     });
   });
 }

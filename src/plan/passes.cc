@@ -1,4 +1,5 @@
-// The list of passes, and the small ones.
+// The list of passes, and the small ones. What needs no pass: dropout keeps nothing for its
+// gradient (it makes its mask again from a counter), and max-pool keeps a byte per output already.
 #include "plan/passes.h"
 
 #include <algorithm>
@@ -14,12 +15,21 @@ const std::vector<Pass>& passes() {
   static const std::vector<Pass> list = {
       {"dead-code", "drops what neither a kept value nor a variable needs", pass::drop_dead_code},
       {"common-subexpressions", "computes equal calls once", pass::share_common_subexpressions},
+      {"loss-head",
+       "matmul, cross-entropy over 1,024 classes or more, and their gradients become one call in "
+       "blocks of rows: no whole logits",
+       pass::block_loss_head},
       {"relu-behind-pool",
        "relu(x) then max-pool becomes max-pool then relu: a quarter of the work, and the "
        "large activation dies at once",
        pass::move_relu_behind_pool},
+      {"relu-bits",
+       "a bit per element instead of a rectified value whose sign alone the backward part reads",
+       pass::store_relu_bits},
       {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
        pass::fuse_relu},
+      {"gradient-onto", "the gradient of an embedding is added in the place of the tied head's",
+       pass::add_gradient_onto},
       {"early-update", "updates each variable as soon as its gradient is final",
        pass::update_early},
   };

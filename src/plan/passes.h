@@ -1,5 +1,5 @@
 // Graph rewrites that hold at every budget, in one visible list (passes.cc). Each leaves the bits
-// of every kept value and variable as they were.
+// of every kept value and variable as they were, but for loss-head, which cuts sums over rows.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,11 @@ void run_passes(Graph& graph, const PassOptions& options = {});
 namespace pass {
 void drop_dead_code(Graph&);
 void share_common_subexpressions(Graph&);
+void block_loss_head(Graph&);
 void move_relu_behind_pool(Graph&);
+void store_relu_bits(Graph&);
 void fuse_relu(Graph&);
+void add_gradient_onto(Graph&);
 void update_early(Graph&);
 }  // namespace pass
 

@@ -366,8 +366,9 @@ TEST(Passes, AreListedWithSummariesAndReported) {
     EXPECT_GT(std::string(pass.summary).size(), 10u);
   };
   run_passes(graph, options);
-  EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions",
-                                            "relu-behind-pool", "early-update"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
+                                            "relu-behind-pool", "relu-bits", "gradient-onto",
+                                            "early-update"}));
 }
 
 }  // namespace

@@ -87,10 +87,8 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
     sample_ = sample_of(*needs.data, state.network, compiled_, x_scale);
     batch_ = std::min(needs.batch, needs.data->size());
   } else {
-    sample_ = {
-        .x = {compiled_.dtype, state.network.input_shapes()[0]}, .y = {}, .x_scale = x_scale};
-    if (state.network.output_shapes().size() == 1)
-      sample_.y = target_meta(compiled_.loss, state.network.output_shapes()[0], compiled_.dtype);
+    sample_ = wanted_sample(state.network, compiled_);
+    sample_.x_scale = x_scale;
     batch_ = needs.batch;
   }
   for (const Source* source : {needs.data, needs.validation}) {
@@ -100,6 +98,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
       throw DataError(
           "[fit] validation_data: expected samples like the training data's, received " +
           source->fields()[0].sample.text() + " with " + source->fields()[1].sample.text());
+    check_tokens(*source, state.network);
     if (needs.kind != StepKind::predict && compiled_.loss.name == "sparse_categorical_crossentropy")
       check_labels(*source, state.network.output_shapes()[0].back());
   }

@@ -29,12 +29,45 @@ SampleSpec sample_of(const Source& source, const Network& network, const Compile
   return sample;
 }
 
-void check_labels(const Source& source, int64_t classes) {
-  const auto& range = source.fields()[1].range;
-  if (range && (range->low < 0 || range->high >= classes))
-    throw DataError("[data] " + source.name() + ": expected labels from 0 to " +
-                    std::to_string(classes - 1) + ", received " + std::to_string(range->low) +
+namespace {
+
+void check_below(const Source& source, size_t field, const char* what, int64_t count) {
+  const auto& range = source.fields()[field].range;
+  if (range && (range->low < 0 || range->high >= count))
+    throw DataError("[data] " + source.name() + ": expected " + what + " from 0 to " +
+                    std::to_string(count - 1) + ", received " + std::to_string(range->low) +
                     " to " + std::to_string(range->high));
+}
+
+}  // namespace
+
+void check_labels(const Source& source, int64_t classes) {
+  check_below(source, 1, "labels", classes);
+}
+
+void check_tokens(const Source& source, const Network& network) {
+  if (network.vocabulary() > 0) check_below(source, 0, "tokens", network.vocabulary());
+}
+
+SampleSpec wanted_sample(const Network& network, const Compiled& compiled) {
+  SampleSpec sample;
+  sample.x = {network.vocabulary() > 0 ? Dtype::int32 : compiled.dtype, network.input_shapes()[0]};
+  if (network.output_shapes().size() == 1)
+    sample.y = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype);
+  return sample;
+}
+
+SyntheticSpec synthetic_spec(const Network& network, const Compiled& compiled, int64_t samples,
+                             uint64_t seed) {
+  const SampleSpec sample = wanted_sample(network, compiled);
+  const int64_t vocabulary = network.vocabulary();
+  return {.x = sample.x,
+          .vocabulary = vocabulary,
+          .y = sample.y.shape,
+          .classes = network.output_shapes()[0].back(),
+          .next_token = vocabulary > 0 && sample.y.shape == sample.x.shape,
+          .samples = samples,
+          .seed = seed};
 }
 
 }  // namespace pl

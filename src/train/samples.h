@@ -18,5 +18,15 @@ SampleSpec sample_of(const Source& source, const Network& network, const Compile
 
 // Throws DataError unless every integer label is in [0, classes).
 void check_labels(const Source& source, int64_t classes);
+// The same for the tokens of a network that reads tokens; nothing for others.
+void check_tokens(const Source& source, const Network& network);
+
+// What samples look like that are made for the model: x in its dtype or as tokens, y as its loss
+// wants it.
+SampleSpec wanted_sample(const Network& network, const Compiled& compiled);
+
+// Such samples with integer labels: random ones, and for tokens the next token as target.
+SyntheticSpec synthetic_spec(const Network& network, const Compiled& compiled, int64_t samples,
+                             uint64_t seed);
 
 }  // namespace pl

@@ -27,6 +27,12 @@ void check_sample(const Network& network, const Compiled& compiled, const Signat
     throw UserError("[fit] " + network.calls()[0].layer->name + ": expected samples of shape " +
                     network.input_shapes()[0].text() + ", received " + sample.x.shape.text() +
                     "; set the model's input shape (--input) or reshape the data");
+  const bool tokens = network.vocabulary() > 0;
+  if (tokens && (is_floating(sample.x.dtype) || sample.x_scale != 1))
+    throw UserError("[fit] " + network.calls()[0].layer->name +
+                    ": expected tokens, integers below " + std::to_string(network.vocabulary()) +
+                    " without x_scale, received " + sample.x.text() + " times " +
+                    std::to_string(sample.x_scale));
   if (signature.kind == StepKind::predict) return;
   const Meta target = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype);
   const bool castable = is_floating(target.dtype) && is_floating(sample.y.dtype);
@@ -88,7 +94,8 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   const Tensor params = recorder.input("step_params", step_params_meta(), false);
   {
     PathScope input(&recorder, "input");
-    if (x.dtype() != compiled.dtype) x = cast(x, compiled.dtype);
+    const Dtype wanted = network.vocabulary() > 0 ? Dtype::int32 : compiled.dtype;
+    if (x.dtype() != wanted) x = cast(x, wanted);
     if (sample.x_scale != 1) x = scale(x, sample.x_scale);
     if (y.defined() && is_floating(y.dtype()) && y.dtype() != compiled.dtype)
       y = cast(y, compiled.dtype);

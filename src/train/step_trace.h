@@ -28,7 +28,8 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
-// One sample as the data set has it. x is cast to the network's dtype and multiplied by x_scale.
+// One sample as the data set has it. x is cast to the network's dtype and multiplied by x_scale;
+// tokens are cast to int32.
 struct SampleSpec {
   Meta x, y;
   double x_scale = 1;

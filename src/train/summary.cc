@@ -78,12 +78,13 @@ struct LayerBytes {
   }
 };
 
-// Sizes are grants, as on the plan's bill.
+// Sizes are grants, as on the plan's bill. A weight that the layer shares is its owner's.
 LayerBytes layer_bytes(const Network& network, const Network::Call& call,
                        const Compiled* compiled) {
   LayerBytes sum;
-  for (int w : call.weights) {
-    const NetworkWeight& weight = network.weights()[index(w)];
+  for (size_t w = 0; w < call.weights.size(); ++w) {
+    if (call.layer->weights()[w].owner) continue;
+    const NetworkWeight& weight = network.weights()[index(call.weights[w])];
     const Meta meta{compiled ? compiled->dtype : Dtype::float32, weight.shape};
     const Bytes grant = align_up(meta.bytes(), CpuBackend::kAlignment);
     sum.count += meta.elements();
@@ -93,6 +94,15 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
     sum.slots += grant * static_cast<Bytes>(compiled->optimizer->slots().size());
   }
   return sum;
+}
+
+// The layer that a path belongs to: a name may have slashes itself ("block_0/ln_1").
+std::string layer_of(const Network& network, const std::string& path) {
+  for (const Network::Call& call : network.calls()) {
+    const std::string& name = call.layer->name;
+    if (path == name || path.starts_with(name + "/")) return name;
+  }
+  return path.substr(0, path.find('/'));
 }
 
 std::string totals(const Network& network, const LayerBytes& sum, const Compiled* compiled,
@@ -159,7 +169,7 @@ std::string summarize(const std::string& name, const Network& network, const Com
   std::map<std::string, Bytes> kept;
   if (plan)
     for (const auto& [path, bytes] : kept_for_backward(plan->prepared.front()))
-      kept[path.substr(0, path.find('/'))] += bytes;
+      kept[layer_of(network, path)] += bytes;
   std::vector<std::string> heading{"Layer (type)", "Output Shape", "Param #", "Parameters"};
   if (compiled)
     for (const char* column : {"Gradients", "Optimizer", "Activations"}) heading.push_back(column);

@@ -137,7 +137,23 @@ def one_hot(labels, depth):
 
 
 def cross_entropy_gradient(p, targets, dloss):
-    return (p * targets.sum(-1, keepdims=True) - targets) * dloss[:, None]
+    return (p * targets.sum(-1, keepdims=True) - targets) * dloss[..., None]
+
+
+def linear_cross_entropy(attrs, h, w, labels, *rest):
+    rest = list(rest)
+    bias = rest.pop(0) if attrs.get("bias") else None
+    kernel = w.T if attrs.get("transpose_b") else w
+    x = h @ kernel + (0 if bias is None else bias)
+    targets = one_hot(labels, x.shape[-1])
+    loss, p = cross_entropy(x, targets)
+    out = [loss]
+    if attrs.get("gradients"):
+        dlogits = (p - targets) * rest.pop(0)[..., None]
+        flat, rows = dlogits.reshape(-1, x.shape[-1]), h.reshape(-1, h.shape[-1])
+        out += [dlogits @ kernel.T, flat.T @ rows if attrs.get("transpose_b") else rows.T @ flat]
+        out += [] if bias is None else [flat.sum(0)]
+    return tuple(out + [argmax(x) == labels])
 
 
 # ---- transformers
@@ -269,6 +285,19 @@ def dropout(attrs, x, params):
 # ---- the rest
 
 
+def packed_bits(x):
+    return np.packbits(x.reshape(x.shape[0], row_size(x)), axis=1, bitorder="little")
+
+
+def row_size(x):
+    return int(np.prod(x.shape[1:]))
+
+
+def relu_bits_gradient(attrs, bits, dy):
+    ones = np.unpackbits(bits.astype(np.uint8), axis=1, count=row_size(dy), bitorder="little")
+    return dy * ones.reshape(dy.shape)
+
+
 def matmul(attrs, a, b, bias=0.0):
     if attrs.get("transpose_a"):  # leading dimensions count rows
         a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
@@ -302,6 +331,26 @@ def mask(compare):
     return lambda a, x, y: compare(x, y)
 
 
+def embedding_gradient(attrs, indices, dy, onto=0.0):
+    table = np.zeros((attrs["depth"], dy.shape[-1])) + onto
+    np.add.at(table, indices.astype(np.int64).ravel(), dy.reshape(indices.size, dy.shape[-1]))
+    return table
+
+
+def part(attrs, shape):
+    """The place of a slice with these attributes among all elements."""
+    end = attrs["begin"] + shape[attrs["axis"]]
+    return (slice(None),) * attrs["axis"] + (slice(attrs["begin"], end),)
+
+
+def slice_gradient(attrs, dy):
+    shape = list(dy.shape)
+    shape[attrs["axis"]] = attrs["size"]
+    dx = np.zeros(shape)
+    dx[part(attrs, dy.shape)] = dy
+    return dx
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -316,16 +365,19 @@ OPS = {
     "leaky_relu_gradient": lambda a, y, dy: np.where(y > 0, dy, a["alpha"] * dy),
     "relu": lambda a, x: np.maximum(x, 0),
     "relu_gradient": lambda a, y, dy: np.where(y > 0, dy, 0),
+    "relu_bits": lambda a, x: (np.maximum(x, 0), packed_bits(x > 0)),
+    "relu_bits_gradient": relu_bits_gradient,
     "conv2d": conv2d,
     "conv2d_input_gradient": conv2d_input_gradient,
     "conv2d_weight_gradient": conv2d_weight_gradient,
     "max_pool": max_pool,
     "max_pool_gradient": max_pool_gradient,
-    "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[1])),
+    "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[-1])),
     "sparse_softmax_cross_entropy_gradient":
-        lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[1]), d),
+        lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[-1]), d),
     "softmax_cross_entropy": lambda a, x, t: cross_entropy(x, t),
     "softmax_cross_entropy_gradient": lambda a, p, t, d: cross_entropy_gradient(p, t, d),
+    "linear_cross_entropy": linear_cross_entropy,
     "sgd": lambda a, w, g, params: w - step_params(params)["learning_rate"] * g,
     "sgd_momentum": sgd_momentum,
     "adam": adam,
@@ -362,6 +414,13 @@ OPS = {
     "dropout_gradient": dropout,
     "sparse_categorical_accuracy": lambda a, x, labels: argmax(x) == labels,
     "categorical_accuracy": lambda a, x, targets: argmax(x) == argmax(targets),
+    "embedding": lambda a, table, indices: table[indices.astype(np.int64)],
+    "embedding_gradient": embedding_gradient,
+    "embedding_gradient_onto": lambda a, onto, i, dy: embedding_gradient(a, i, dy, onto),
+    "concatenate": lambda a, *parts: np.concatenate(parts, a["axis"]),
+    "slice": lambda a, x: np.take(x, np.arange(a["begin"], a["begin"] + a["size"]), a["axis"]),
+    "slice_gradient": slice_gradient,
+    "causal_mask": lambda a, x: np.tril(x),
 }
 
 

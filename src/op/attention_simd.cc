@@ -1,0 +1,395 @@
+// attention and its gradient, float32, compiled once for each SIMD target. A thread works on one
+// head of one sample at a time: keys and values are packed once, then queries come in tiles. All
+// products run through one register-blocked loop, which adds in order of the inner index, so that
+// bits depend neither on threads nor on the vector width; only on whether the target fuses
+// multiplication and addition (the kernel's key says).
+#include "op/attention.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "op/attention_simd.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file again.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/parallel.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+#include "op/attention_head.h"
+#include "op/kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pl::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+#include "op/simd_math-inl.h"
+
+// Sums held in registers: kRows rows of kVectors vectors, 24 of 32 registers or 12 of 16.
+constexpr int kRows = 6;
+constexpr int kVectors = kWidth == 16 ? 4 : 2;
+
+// c (rows, vectors * kWidth) = or += a (rows, depth) x b (depth, vectors * kWidth). Element (i, k)
+// of a is a[i * stride + k] or, if `across`, a[k * stride + i].
+template <int rows, int vectors, bool across>
+HWY_INLINE void block(const float* a, Dim stride, const float* b, Dim b_stride, Dim depth, float* c,
+                      Dim c_stride, bool add) {
+  const Floats d;
+  FloatVector sum[rows][vectors];
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v)
+      sum[r][v] = add ? hn::LoadU(d, c + r * c_stride + v * kWidth) : hn::Zero(d);
+  for (Dim k = 0; k < depth; ++k) {
+    FloatVector right[vectors];
+    for (int v = 0; v < vectors; ++v) right[v] = hn::LoadU(d, b + k * b_stride + v * kWidth);
+    for (int r = 0; r < rows; ++r) {
+      const auto left = hn::Set(d, across ? a[k * stride + r] : a[r * stride + k]);
+      for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < vectors; ++v) hn::StoreU(sum[r][v], d, c + r * c_stride + v * kWidth);
+}
+
+template <int rows, bool across>
+HWY_INLINE void band_of(const float* a, Dim stride, const float* b, Dim b_stride, Dim depth,
+                        float* c, Dim c_stride, Dim columns, bool add) {
+  Dim j = 0;
+  for (; j + kVectors * kWidth <= columns; j += kVectors * kWidth)
+    block<rows, kVectors, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
+  if constexpr (kVectors == 4) {
+    for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
+      block<rows, 2, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
+  }
+  for (; j < columns; j += kWidth)
+    block<rows, 1, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
+}
+
+// `block` for up to kRows rows and columns that are a multiple of 16.
+template <bool across>
+void band(Dim rows, const float* a, Dim stride, const float* b, Dim b_stride, Dim depth, float* c,
+          Dim c_stride, Dim columns, bool add) {
+  switch (rows) {
+    case 1:
+      return band_of<1, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
+    case 2:
+      return band_of<2, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
+    case 3:
+      return band_of<3, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
+    case 4:
+      return band_of<4, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
+    case 5:
+      return band_of<5, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
+    default:
+      return band_of<6, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
+  }
+}
+
+// Rows of a head lie far apart, where the hardware does not expect the next one.
+constexpr Dim kAhead = 8;
+HWY_INLINE void prefetch_row(const float* row, Dim size) {
+  for (Dim i = 0; i < size; i += 16) hwy::Prefetch(row + i);
+}
+
+// Rows of d, `stride` apart, to rows of `padded`, times `factor`; zeros behind.
+void pack_rows(const float* from, Dim rows, Dim stride, Dim size, Dim padded, float factor,
+               float* to) {
+  for (Dim r = 0; r < rows; ++r, from += stride, to += padded) {
+    if (r + kAhead < rows) prefetch_row(from + kAhead * stride, size);
+    for (Dim i = 0; i < size; ++i) to[i] = from[i] * factor;
+    for (Dim i = size; i < padded; ++i) to[i] = 0;
+  }
+}
+
+// The transpose of keys (keys, d) in panels: [panel][i][key within the panel]; zeros behind.
+void pack_panels(const float* from, Dim keys, Dim stride, Dim size, float* to) {
+  for (Dim first = 0; first < keys; first += kPanel, to += size * kPanel) {
+    const Dim count = std::min(kPanel, keys - first);
+    for (Dim j = 0; j < count; ++j) {
+      const float* row = from + (first + j) * stride;
+      if (first + j + kAhead < keys) prefetch_row(row + kAhead * stride, size);
+      for (Dim i = 0; i < size; ++i) to[i * kPanel + j] = row[i];
+    }
+    for (Dim i = 0; count < kPanel && i < size; ++i)
+      std::fill(to + i * kPanel + count, to + (i + 1) * kPanel, 0.0f);
+  }
+}
+
+// A tile of queries [first, first + rows).
+struct Tile {
+  Dim first, rows;
+};
+
+// Keys that query `t` sees.
+HWY_INLINE Dim seen_by(const AttentionHead& h, Dim t) {
+  return h.causal ? std::min(t + 1, h.keys) : h.keys;
+}
+
+// to (rows, keys) = left (rows, d) x panels, as far as queries see.
+void scores(const AttentionHead& h, Tile tile, const float* left, const float* panels, float* to) {
+  const Dim last = seen_by(h, tile.first + tile.rows - 1);
+  for (Dim key = 0; key < last; key += kPanel, panels += h.size * kPanel)
+    for (Dim r = 0; r < tile.rows; r += kRows) {
+      const Dim rows = std::min<Dim>(kRows, tile.rows - r);
+      const Dim seen = seen_by(h, tile.first + r + rows - 1) - key;
+      if (seen <= 0) continue;
+      const Dim columns = std::min(kPanel, (seen + kLanes - 1) / kLanes * kLanes);
+      band<false>(rows, left + r * h.padded, h.padded, panels, kPanel, h.size,
+                  to + r * h.line + key, h.line, columns, false);
+    }
+}
+
+// to (rows, padded) = weights (rows, keys) x values (keys, padded), as far as queries see.
+void mix(const AttentionHead& h, Tile tile, const float* weights, const float* values, float* to) {
+  for (Dim r = 0; r < tile.rows; r += kRows) {
+    const Dim rows = std::min<Dim>(kRows, tile.rows - r);
+    band<false>(rows, weights + r * h.line, h.line, values, h.padded,
+                seen_by(h, tile.first + r + rows - 1), to + r * h.padded, h.padded, h.padded,
+                false);
+  }
+}
+
+// to (keys, padded) += weights^T (keys, rows) x right (rows, padded), over queries that see.
+void spread(const AttentionHead& h, Tile tile, const float* weights, const float* right,
+            float* to) {
+  const Dim last = seen_by(h, tile.first + tile.rows - 1);
+  for (Dim key = 0; key < last; key += kRows) {
+    const Dim rows = std::min<Dim>(kRows, last - key);
+    const Dim skip = h.causal ? std::max<Dim>(0, key - tile.first) : 0;
+    band<true>(rows, weights + skip * h.line + key, h.line, right + skip * h.padded, h.padded,
+               tile.rows - skip, to + key * h.padded, h.padded, h.padded, true);
+  }
+}
+
+// Bands of rows read a few weights beyond what their first row sees: these are zeros.
+HWY_INLINE void clear_behind(float* row, Dim count) {
+  const Dim end = (count + kLanes - 1) / kLanes * kLanes;
+  std::fill(row + end, row + end + kLanes, 0.0f);
+}
+
+HWY_INLINE float largest_of(const float* x, Dim count) {
+  const Floats d;
+  float largest = -std::numeric_limits<float>::infinity();
+  Dim i = 0;
+  if (count >= kWidth) {
+    auto v = hn::LoadU(d, x);
+    for (i = kWidth; i + kWidth <= count; i += kWidth) v = hn::Max(v, hn::LoadU(d, x + i));
+    largest = hn::GetLane(hn::MaxOfLanes(d, v));
+  }
+  for (; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+// row[0, count) = exp(row - shift), then zeros; returns the sum, in 16 lanes.
+HWY_INLINE double exponentials(float* row, Dim count, float shift) {
+  constexpr int kParts = static_cast<int>(kLanes / kWidth);
+  const Floats d;
+  const auto off = hn::Set(d, shift);
+  FloatVector sums[kParts];
+  for (int p = 0; p < kParts; ++p) sums[p] = hn::Zero(d);
+  Dim i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (int p = 0; p < kParts; ++p) {
+      const auto e = exp_of(hn::Sub(hn::LoadU(d, row + i + p * kWidth), off));
+      hn::StoreU(e, d, row + i + p * kWidth);
+      sums[p] = hn::Add(sums[p], e);
+    }
+  for (int p = 0; i < count && p < kParts; ++p) {
+    const Dim left = std::max<Dim>(0, std::min(kWidth, count - i - p * kWidth));
+    const auto inside = hn::FirstN(d, static_cast<size_t>(left));
+    const auto e =
+        hn::IfThenElseZero(inside, exp_of(hn::Sub(hn::LoadU(d, row + i + p * kWidth), off)));
+    hn::StoreU(e, d, row + i + p * kWidth);
+    sums[p] = hn::Add(sums[p], e);
+  }
+  clear_behind(row, count);
+  float lanes[kLanes];
+  for (int p = 0; p < kParts; ++p) hn::StoreU(sums[p], d, lanes + p * kWidth);
+  double sum = 0;
+  for (float lane : lanes) sum += static_cast<double>(lane);
+  return sum;
+}
+
+// For the gradient: p = exp(scores - lse) over the scores, p * (slopes - flat) over the slopes.
+HWY_INLINE void slopes_of(float* p, float* slopes, Dim count, float lse, float flat) {
+  const Floats d;
+  for (Dim i = 0; i < count; i += kWidth) {
+    auto e = exp_of(hn::Sub(hn::LoadU(d, p + i), hn::Set(d, lse)));
+    auto s = hn::Mul(e, hn::Sub(hn::LoadU(d, slopes + i), hn::Set(d, flat)));
+    if (count - i < kWidth) {
+      const auto inside = hn::FirstN(d, static_cast<size_t>(count - i));
+      e = hn::IfThenElseZero(inside, e);
+      s = hn::IfThenElseZero(inside, s);
+    }
+    hn::StoreU(e, d, p + i);
+    hn::StoreU(s, d, slopes + i);
+  }
+  const Dim end = (count + kWidth - 1) / kWidth * kWidth;
+  const Dim clear = (count + kLanes - 1) / kLanes * kLanes + kLanes - end;
+  std::fill(p + end, p + end + clear, 0.0f);
+  std::fill(slopes + end, slopes + end + clear, 0.0f);
+}
+
+// space: AttentionHead::forward_space floats.
+void attend_head(const AttentionHead& h, float* space) {
+  float* panels = space;                       // K^T
+  float* values = panels + h.all * h.size;     // (all, padded)
+  float* q = values + h.all * h.padded;        // (tile, padded)
+  float* mixed = q + h.tile * h.padded;        // (tile, padded)
+  float* weights = mixed + h.tile * h.padded;  // (tile, line)
+  pack_panels(h.k, h.keys, h.kv_stride, h.size, panels);
+  pack_rows(h.v, h.keys, h.kv_stride, h.size, h.padded, 1.0f, values);
+  for (Dim first = 0; first < h.queries; first += h.tile) {
+    const Tile tile{first, std::min(h.tile, h.queries - first)};
+    pack_rows(h.q + first * h.q_stride, tile.rows, h.q_stride, h.size, h.padded, h.scale, q);
+    scores(h, tile, q, panels, weights);
+    float sums[kMostTile];
+    for (Dim r = 0; r < tile.rows; ++r) {
+      float* row = weights + r * h.line;
+      const Dim count = seen_by(h, first + r);
+      const float largest = largest_of(row, count);
+      const double sum = exponentials(row, count, largest);
+      h.lse[first + r] = static_cast<float>(static_cast<double>(largest) + std::log(sum));
+      sums[r] = static_cast<float>(1 / sum);
+    }
+    mix(h, tile, weights, values, mixed);
+    for (Dim r = 0; r < tile.rows; ++r)
+      for (Dim i = 0; i < h.size; ++i)
+        h.out[(first + r) * h.out_stride + i] = mixed[r * h.padded + i] * sums[r];
+  }
+}
+
+// space: AttentionHead::backward_space floats. A tile's queries are overwritten once they are used
+// up, keys and values at the end: dq, dk and dv may lie on q, k and v.
+void attend_head_backward(const AttentionHead& h, float* space) {
+  float* key_panels = space;                          // K^T
+  float* value_panels = key_panels + h.all * h.size;  // V^T
+  float* keys = value_panels + h.all * h.size;        // (all, padded)
+  float* dk = keys + h.all * h.padded;                // (all, padded)
+  float* dv = dk + h.all * h.padded;                  // (all, padded)
+  float* q = dv + h.all * h.padded;                   // (tile, padded)
+  float* dout = q + h.tile * h.padded;                // (tile, padded)
+  float* dq = dout + h.tile * h.padded;               // (tile, padded)
+  float* weights = dq + h.tile * h.padded;            // (tile, line)
+  float* slopes = weights + h.tile * h.line;          // (tile, line)
+  pack_panels(h.k, h.keys, h.kv_stride, h.size, key_panels);
+  pack_panels(h.v, h.keys, h.kv_stride, h.size, value_panels);
+  pack_rows(h.k, h.keys, h.kv_stride, h.size, h.padded, 1.0f, keys);
+  std::fill(dk, dk + 2 * h.all * h.padded, 0.0f);
+  for (Dim first = 0; first < h.queries; first += h.tile) {
+    const Tile tile{first, std::min(h.tile, h.queries - first)};
+    pack_rows(h.q + first * h.q_stride, tile.rows, h.q_stride, h.size, h.padded, h.scale, q);
+    pack_rows(h.dout + first * h.out_stride, tile.rows, h.out_stride, h.size, h.padded, 1.0f, dout);
+    scores(h, tile, q, key_panels, weights);
+    scores(h, tile, dout, value_panels, slopes);
+    for (Dim r = 0; r < tile.rows; ++r) {
+      const float* y = h.out + (first + r) * h.out_stride;
+      float flat = h.dlse ? -h.dlse[first + r] : 0.0f;
+      for (Dim i = 0; i < h.size; ++i) flat += dout[r * h.padded + i] * y[i];
+      slopes_of(weights + r * h.line, slopes + r * h.line, seen_by(h, first + r), h.lse[first + r],
+                flat);
+    }
+    spread(h, tile, weights, dout, dv);
+    spread(h, tile, slopes, q, dk);
+    mix(h, tile, slopes, keys, dq);
+    for (Dim r = 0; r < tile.rows; ++r)
+      for (Dim i = 0; i < h.size; ++i)
+        h.dq[(first + r) * h.q_stride + i] = dq[r * h.padded + i] * h.scale;
+  }
+  for (Dim s = 0; s < h.keys; ++s) {
+    std::copy_n(dk + s * h.padded, h.size, h.dk + s * h.kv_stride);
+    std::copy_n(dv + s * h.padded, h.size, h.dv + s * h.kv_stride);
+  }
+}
+
+bool fuses() { return HWY_NATIVE_FMA; }
+
+}  // namespace pl::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pl::cpu {
+
+HWY_EXPORT(attend_head);
+HWY_EXPORT(attend_head_backward);
+HWY_EXPORT(fuses);
+
+namespace {
+
+const char* key_of() { return HWY_DYNAMIC_DISPATCH(fuses)() ? "fused" : "unfused"; }
+
+// Operands at the head `task` = sample * heads + head; `in` and `grad` hold q, k, v or qkv.
+void place(const AttentionForm& f, Dim task, void* const* in, void* const* grad, AttentionHead* h) {
+  const Dim b = task / f.heads, at = task % f.heads * f.size, width = f.heads * f.size;
+  auto head = [&](void* const* operands, int which) {
+    float* data = static_cast<float*>(operands[f.packed ? 0 : which]);
+    const Dim rows = which == 0 ? f.queries : f.keys;
+    const Dim stride = which == 0 ? f.q_stride : f.kv_stride;
+    return data + b * rows * stride + at + (f.packed ? which * width : 0);
+  };
+  h->q = head(in, 0);
+  h->k = head(in, 1);
+  h->v = head(in, 2);
+  if (!grad) return;
+  h->dq = head(grad, 0);
+  h->dk = head(grad, 1);
+  h->dv = head(grad, 2);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> attention_simd(const PrepareCall& call) {
+  if (call.in[0].dtype != Dtype::float32) return nullptr;
+  const AttentionForm f = attention_form(call.in, call.attrs);
+  const AttentionHead plan(f);
+  const int threads = call.backend.threads();
+  const Dim tasks = f.queries > 0 ? f.batch * f.heads : 0, space = plan.forward_space();
+  auto kernel = make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        parallel_ranges(threads, tasks, tasks * f.queries * f.keys, [&](Dim begin, Dim end) {
+          float* own = static_cast<float*>(workspace) + omp_get_thread_num() * space;
+          for (Dim task = begin; task < end; ++task) {
+            AttentionHead h = plan;
+            place(f, task, in, nullptr, &h);
+            const Dim at = task / f.heads * f.queries * h.out_stride + task % f.heads * f.size;
+            h.out = static_cast<float*>(out[0]) + at;
+            h.lse = static_cast<float*>(out[1]) + task * f.queries;
+            HWY_DYNAMIC_DISPATCH(attend_head)(h, own);
+          }
+        });
+      },
+      tasks > 0 ? threads * space * static_cast<Bytes>(sizeof(float)) : 0);
+  kernel->key = key_of();
+  return kernel;
+}
+
+std::unique_ptr<Kernel> attention_gradient_simd(const PrepareCall& call) {
+  if (call.in[0].dtype != Dtype::float32) return nullptr;
+  const AttentionForm f = attention_form(call.in, call.attrs);
+  const AttentionHead plan(f);
+  const int threads = call.backend.threads();
+  const Dim tasks = f.batch * f.heads, space = plan.backward_space();
+  const size_t first = f.packed ? 1 : 3;
+  const bool with_dlse = call.in.size() > first + 3;
+  auto kernel = make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        parallel_ranges(threads, tasks, tasks * f.queries * f.keys, [&](Dim begin, Dim end) {
+          float* own = static_cast<float*>(workspace) + omp_get_thread_num() * space;
+          for (Dim task = begin; task < end; ++task) {
+            AttentionHead h = plan;
+            place(f, task, in, out, &h);
+            const Dim at = task / f.heads * f.queries * h.out_stride + task % f.heads * f.size;
+            h.out = static_cast<float*>(in[first]) + at;
+            h.lse = static_cast<float*>(in[first + 1]) + task * f.queries;
+            h.dout = static_cast<float*>(in[first + 2]) + at;
+            if (with_dlse) h.dlse = static_cast<float*>(in[first + 3]) + task * f.queries;
+            HWY_DYNAMIC_DISPATCH(attend_head_backward)(h, own);
+          }
+        });
+      },
+      tasks > 0 ? threads * space * static_cast<Bytes>(sizeof(float)) : 0);
+  kernel->key = key_of();
+  return kernel;
+}
+
+}  // namespace pl::cpu
+#endif  // HWY_ONCE

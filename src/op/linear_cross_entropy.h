@@ -1,0 +1,42 @@
+// The end of a classifier over many classes in one call: logits = h x W [+ bias], softmax
+// cross-entropy of integer labels, and the gradients of both, in blocks of rows, so that the logits
+// never exist whole. Made by a graph pass (plan/loss_head.cc); losses call the separate ops.
+#pragma once
+
+#include "op/op.h"
+
+namespace pl {
+
+extern const Op kLinearCrossEntropy;
+
+struct LinearCrossEntropyResult {
+  Tensor loss;     // as the labels; NaN for a label outside [0, C)
+  Tensor dh;       // as h
+  Tensor dw;       // as w
+  Tensor dbias;    // as bias, if there is one
+  Tensor correct;  // float32, as the labels: 1 where the largest logit is the first at the label
+};
+
+// h (..., D), w (D, C) or, with transpose_b (an embedding's table), (C, D); labels int32, one for
+// each row of h; bias (C,) may be undefined. dloss looks like the loss, which does not depend on
+// it; undefined: no gradients.
+LinearCrossEntropyResult linear_cross_entropy(const Tensor& h, const Tensor& w,
+                                              const Tensor& labels, bool transpose_b = false,
+                                              const Tensor& bias = {}, const Tensor& dloss = {});
+
+namespace cpu {
+
+// Sizes of a call, and where its optional operands and outputs are (-1: absent).
+struct LinearCrossEntropyForm {
+  Dim rows, inner, classes, block;
+  bool transpose_b;
+  int bias = -1, dloss = -1;                      // operands, behind h, w and labels
+  int dh = -1, dw = -1, dbias = -1, correct = 1;  // outputs, behind loss
+};
+LinearCrossEntropyForm linear_cross_entropy_form(const PrepareCall&);
+
+std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall&);
+std::unique_ptr<Kernel> linear_cross_entropy_reference(const PrepareCall&);
+}  // namespace cpu
+
+}  // namespace pl

@@ -1,0 +1,75 @@
+// Elementary functions on SIMD vectors of float32. Included by `*_simd.cc` files inside their
+// namespace pl::cpu::HWY_NAMESPACE, once for each target, hence without `#pragma once`. Products
+// and sums are not fused, so that all targets give the same bits.
+
+// Sums along rows run in 16 lanes whatever the vector width.
+constexpr Dim kLanes = 16;
+using Floats = hn::CappedTag<float, kLanes>;
+using FloatVector = hn::Vec<Floats>;
+constexpr Dim kWidth = static_cast<Dim>(hn::MaxLanes(Floats()));
+
+// The first `count` < kWidth elements; zeros behind.
+HWY_INLINE FloatVector load_part(const float* x, Dim count) {
+  float part[kLanes] = {};
+  for (Dim i = 0; i < count; ++i) part[i] = x[i];
+  return hn::LoadU(Floats(), part);
+}
+HWY_INLINE void store_part(FloatVector v, float* to, Dim count) {
+  float part[kLanes];
+  hn::StoreU(v, Floats(), part);
+  for (Dim i = 0; i < count; ++i) to[i] = part[i];
+}
+
+// The polynomial with these coefficients, highest power first, at x.
+template <size_t count>
+HWY_INLINE FloatVector polynomial(FloatVector x, const float (&coefficients)[count]) {
+  const Floats d;
+  FloatVector p = hn::Set(d, coefficients[0]);
+  for (size_t i = 1; i < count; ++i) p = hn::Add(hn::Mul(p, x), hn::Set(d, coefficients[i]));
+  return p;
+}
+
+// e to the v within 2 units in the last place (Cephes's polynomial), whatever v; NaN stays NaN.
+HWY_INLINE FloatVector exp_of(FloatVector v) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  // Beyond these bounds the result is 0 or infinity.
+  const auto x = hn::Min(hn::Max(v, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  const auto k = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  const auto kf = hn::ConvertTo(d, k);
+  // r = x - k * ln 2, with ln 2 in two parts so that the first product is exact.
+  auto r = hn::Sub(x, hn::Mul(kf, hn::Set(d, 0.693359375f)));
+  r = hn::Sub(r, hn::Mul(kf, hn::Set(d, -2.12194440e-4f)));
+  constexpr float kCoefficients[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                                     4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+  auto p = polynomial(r, kCoefficients);
+  p = hn::Add(hn::Add(hn::Mul(p, hn::Mul(r, r)), r), hn::Set(d, 1.0f));
+  // 2 to the k in two steps: neither factor leaves the range of normal numbers.
+  const auto half = hn::ShiftRight<1>(k);
+  auto power = [&](auto exponent) HWY_ATTR {
+    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127))));
+  };
+  const auto value = hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(k, half)));
+  return hn::IfThenElse(hn::Eq(v, v), value, v);
+}
+
+// 1 / (1 + e to the -x); the exponent is never positive, so nothing overflows.
+HWY_INLINE FloatVector sigmoid_of(FloatVector x) {
+  const Floats d;
+  const auto one = hn::Set(d, 1.0f);
+  const auto e = exp_of(hn::Neg(hn::Abs(x)));
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+}
+
+// Cephes's: a polynomial near 0, 1 - 2 / (1 + e to the 2 |x|) with x's sign elsewhere.
+HWY_INLINE FloatVector tanh_of(FloatVector x) {
+  const Floats d;
+  const auto one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f);
+  const auto size = hn::Abs(x), square = hn::Mul(x, x);
+  constexpr float kCoefficients[] = {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
+                                     1.33314422036e-1f, -3.33332819422e-1f};
+  const auto near = hn::Add(hn::Mul(hn::Mul(polynomial(square, kCoefficients), square), x), x);
+  const auto e = exp_of(hn::Mul(two, size));
+  const auto far = hn::Sub(one, hn::Div(two, hn::Add(e, one)));
+  return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), near, hn::CopySign(far, x));
+}

@@ -1,0 +1,123 @@
+"""Writes keras_layers.json: small networks of transformer layers as Keras trains them.
+
+    python keras_layers.py        # with KERAS_BACKEND=jax and JAX_ENABLE_X64=1, which it sets itself
+
+Weights come from a counter hash, salted by their place among the sorted paths, and so do the inputs;
+tests/end_to_end/keras_layers_test.cc computes the same numbers and builds the same networks. Stored
+are ten losses in float64, the accuracy and the predictions after them. Attention scores are asked
+for because JAX's fused attention, without them, computes in float32. Run with Keras 3.15.1 and JAX.
+"""
+
+import json
+import os
+import pathlib
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ["JAX_ENABLE_X64"] = "1"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import keras
+import jax
+import numpy as np
+from keras import layers
+
+BATCH, STEPS, RATE = 3, 10, 0.01
+INPUT_SALT, LABEL_SALT = 1001, 1002
+
+
+def hashes(salt, count):
+    x = np.arange(count, dtype=np.uint32) + np.uint32(salt * 0x9E3779B1 % 2**32)
+    x ^= x >> np.uint32(16)
+    x *= np.uint32(0x85EBCA6B)
+    x ^= x >> np.uint32(13)
+    x *= np.uint32(0xC2B2AE35)
+    return x ^ (x >> np.uint32(16))
+
+
+def real(salt, shape, exponent):
+    whole = (hashes(salt, int(np.prod(shape))) >> np.uint32(8)).astype(np.float64) - 2.0**23
+    return (whole * 2.0 ** (exponent - 23)).reshape(shape)
+
+
+def tokens_network():
+    """Embedding, causal self-attention, Add, LayerNormalization, gelu on sequences, Concatenate."""
+    x = layers.Input((5,), dtype="int32")
+    e = layers.Embedding(11, 8, name="emb")(x)
+    attention = layers.MultiHeadAttention(2, 4, name="mha")
+    a, _ = attention(e, e, use_causal_mask=True, return_attention_scores=True)
+    n = layers.LayerNormalization(name="ln")(layers.Add(name="add")([e, a]))
+    d = layers.Dense(6, activation="gelu", name="dense")(n)
+    c = layers.Concatenate(name="cat")([n, d])
+    y = layers.Dense(11, activation="softmax", name="head")(c)
+    return keras.Model(x, y), 11, (BATCH, 5)
+
+
+def cross_network():
+    """Attention between different sequences, values of another size, no bias, no causal mask."""
+    x = layers.Input((4, 6))
+    q = layers.Dense(8, activation="tanh", name="q")(x)
+    v = layers.Dense(5, name="v")(x)
+    k = layers.Dense(7, name="k")(x)
+    attention = layers.MultiHeadAttention(3, 4, value_dim=2, use_bias=False, name="mha")
+    a, _ = attention(q, v, k, return_attention_scores=True)
+    n = layers.LayerNormalization(epsilon=1e-5, name="ln")(a)
+    y = layers.Dense(3, activation="softmax", name="head")(layers.Flatten(name="flat")(n))
+    return keras.Model(x, y), 3, (BATCH,)
+
+
+def causal_network():
+    """The same with a causal mask where values have another size, concatenated along positions."""
+    x = layers.Input((4, 6))
+    attention = layers.MultiHeadAttention(2, 3, value_dim=5, name="mha")
+    a, _ = attention(x, x, use_causal_mask=True, return_attention_scores=True)
+    c = layers.Concatenate(axis=1, name="cat")([x, a])
+    y = layers.Dense(4, activation="softmax", name="head")(c)
+    return keras.Model(x, y), 4, (BATCH, 8)
+
+
+def answer(build):
+    keras.utils.clear_session()
+    keras.config.set_floatx("float64")
+    model, classes, label_shape = build()
+    paths = sorted(v.path for v in model.weights)
+    for v in model.weights:
+        v.assign(real(paths.index(v.path), v.shape, -1) + (1.0 if v.path.endswith("gamma") else 0.0))
+    shape = (BATCH, *model.input_shape[1:])
+    if model.inputs[0].dtype == "int32":
+        x = (hashes(INPUT_SALT, int(np.prod(shape))) % np.uint32(11)).astype(np.int32).reshape(shape)
+    else:
+        x = real(INPUT_SALT, shape, 0)
+    count = int(np.prod(label_shape))
+    y = (hashes(LABEL_SALT, count) % np.uint32(classes)).astype(np.int32).reshape(label_shape)
+    model.compile(
+        keras.optimizers.Adam(learning_rate=RATE),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    losses = []
+    for _ in range(STEPS):
+        model.reset_metrics()
+        losses.append(float(model.train_on_batch(x, y)[0]))
+    accuracy = float(model.evaluate(x, y, verbose=0)[1])
+    return {
+        "name": build.__name__,
+        "paths": paths,
+        "losses": losses,
+        "accuracy": accuracy,
+        "predictions": np.asarray(model.predict(x, verbose=0)).ravel()[:64].tolist(),
+    }
+
+
+def main():
+    result = {
+        "made_by": "tests/golden/keras_layers.py",
+        "keras": keras.__version__,
+        "jax": jax.__version__,
+        "cases": [answer(b) for b in (tokens_network, cross_network, causal_network)],
+    }
+    path = pathlib.Path(__file__).with_suffix(".json")
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
