@@ -40,7 +40,11 @@ class PlannedRun {
     std::memset(arena_.data(), kPoison, static_cast<size_t>(arena_.bytes()));
     executor_ = std::make_unique<Executor>(prepared_.graph, prepared_.plan, prepared_.kernels,
                                            ArenaView{data(), data() + prepared_.plan.persistent});
-    find_dead();
+    const Plan& plan = prepared_.plan;
+    dead_ = find_dead(graph(), plan, 0, plan.arena);
+    for (size_t l = 0; l < plan.loops.size(); ++l)
+      body_dead_.push_back(find_dead(graph().loops[l].body, plan.loops[l], plan.loops[l].persistent,
+                                     plan.loops[l].arena));
   }
   PlannedRun(const PlannedRun&) = delete;
   PlannedRun& operator=(const PlannedRun&) = delete;
@@ -59,51 +63,107 @@ class PlannedRun {
   void* variable(size_t v) { return data() + prepared_.plan.variable_at[v]; }
 
   void step(StepTimes* times = nullptr) { executor_->step(times); }
-  // The same, and every byte that nothing will read again is poisoned as soon as that is so.
-  void step_poisoned() {
+
+  // One kernel about to run: in a loop's body once in every trip, with that trip's pointers.
+  struct Call {
+    const Graph& graph;  // the whole step's, or that of a body
+    size_t step;         // of the plan or of the body's plan
+    int loop;            // -1: none
+    Kernel& kernel;
+    NodeId node;
+    const std::vector<void*>& in;
+    const std::vector<void*>& out;
+    void* workspace;
+    void run() const { kernel.run(in.data(), out.data(), workspace); }
+  };
+  // The step from outside: `each` must run every call that it is shown.
+  template <class Each>
+  void each_call(const Each& each) {
     for (size_t s = 0; s < executor_->steps().size(); ++s) {
-      const auto& bound = executor_->steps()[s];
-      bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
-      for (size_t cell : dead_[s]) std::memset(data() + cell * cell_bytes(), kPoison, cell_bytes());
+      const Executor::Bound& bound = executor_->steps()[s];
+      if (bound.loop < 0) {
+        each(Call{graph(), s, -1, *bound.kernel, bound.node, bound.in, bound.out, bound.workspace});
+        continue;
+      }
+      each_trip(bound.loop, each);
+      poison(dead_[s]);  // what only the loop has read
     }
   }
 
+  // The same as step(), and every byte that nothing will read again is poisoned as soon as that is
+  // so; of a body's own part in every trip.
+  void step_poisoned() {
+    each_call([&](const Call& call) {
+      call.run();
+      poison(call.loop < 0 ? dead_[call.step] : body_dead_[index(call.loop)][call.step]);
+    });
+  }
+
  private:
+  using Cells = std::vector<size_t>;  // of one alignment each
+
   size_t cell_bytes() const { return static_cast<size_t>(prepared_.plan.alignment); }
+  void poison(const Cells& cells) {
+    for (size_t cell : cells) std::memset(data() + cell * cell_bytes(), kPoison, cell_bytes());
+  }
+
+  template <class Each>
+  void each_trip(int l, const Each& each) {
+    const Executor::BoundLoop& loop = executor_->loops()[index(l)];
+    std::vector<Executor::Bound> steps = loop.steps;
+    for (const auto& [sum, bytes] : loop.sums) std::memset(sum, 0, static_cast<size_t>(bytes));
+    for (int64_t trip = 0; trip < loop.trips; ++trip) {
+      for (const auto& [from, to] : loop.params) {
+        StepParams params;
+        std::memcpy(&params, from, sizeof params);
+        params.row_offset += trip * loop.samples;
+        params.call_rows = loop.samples;
+        std::memcpy(to, &params, sizeof params);
+      }
+      for (const auto& move : loop.moving)
+        (move.out ? steps[move.step].out : steps[move.step].in)[move.operand] =
+            move.first + trip * move.stride;
+      for (size_t s = 0; s < steps.size(); ++s)
+        each(Call{*loop.body, s, l, *steps[s].kernel, steps[s].node, steps[s].in, steps[s].out,
+                  steps[s].workspace});
+    }
+  }
 
   // Backwards over the steps, by cells of one alignment: a cell lives while a later step reads it
-  // before it is written, or while a kept value or a variable is in it.
-  void find_dead() {
-    const Plan& plan = prepared_.plan;
-    const Graph& graph = prepared_.graph;
-    std::vector<bool> live(static_cast<size_t>(plan.arena) / cell_bytes(), false);
+  // before it is written, or while a kept value or a variable is in it. Cells outside of [first,
+  // last) are not looked at: of a body only its own part, where no value outlives a trip.
+  static std::vector<Cells> find_dead(const Graph& graph, const Plan& plan, ByteOffset first,
+                                      ByteOffset last) {
+    std::vector<bool> live(static_cast<size_t>((last - first) / plan.alignment), false);
     auto mark = [&](ByteOffset at, Bytes bytes, bool lives) {
-      const Bytes end = at + align_up(bytes, plan.alignment);
-      for (Bytes cell = at / plan.alignment; cell * plan.alignment < end; ++cell)
-        live[static_cast<size_t>(cell)] = lives;
+      if (at < first || at >= last) return;
+      for (Bytes byte = at - first; byte < at - first + bytes; byte += plan.alignment)
+        live[static_cast<size_t>(byte / plan.alignment)] = lives;
     };
-    auto bytes = [&](ValueId id) { return graph.values[static_cast<size_t>(id)].meta.bytes(); };
+    auto bytes = [&](ValueId id) { return graph.values[index(id)].meta.bytes(); };
     for (size_t v = 0; v < graph.variables.size(); ++v)
       mark(plan.variable_at[v], graph.variables[v].meta.bytes(), true);
     for (size_t k = 0; k < graph.keep.size(); ++k)
       mark(plan.keep_at[k], bytes(graph.keep[k]), true);
-    dead_.resize(plan.steps.size());
+    std::vector<Cells> dead(plan.steps.size());
     for (size_t s = plan.steps.size(); s-- > 0;) {
       for (size_t cell = 0; cell < live.size(); ++cell)
-        if (!live[cell]) dead_[s].push_back(cell);
+        if (!live[cell]) dead[s].push_back(static_cast<size_t>(first / plan.alignment) + cell);
       const Step& step = plan.steps[s];
-      const Node& node = graph.nodes[static_cast<size_t>(step.node)];
+      const Node& node = graph.nodes[index(step.node)];
       for (size_t o = 0; o < step.out.size(); ++o)
-        if (graph.values[static_cast<size_t>(node.out[o])].variable < 0)
+        if (graph.values[index(node.out[o])].variable < 0)
           mark(step.out[o], bytes(node.out[o]), false);
       for (size_t i = 0; i < step.in.size(); ++i) mark(step.in[i], bytes(node.in[i]), true);
     }
+    return dead;
   }
 
   Prepared prepared_;
   Buffer arena_;
   std::unique_ptr<Executor> executor_;
-  std::vector<std::vector<size_t>> dead_;  // per step: cells that are dead behind it
+  std::vector<Cells> dead_;                    // per step: cells that are dead behind it
+  std::vector<std::vector<Cells>> body_dead_;  // per loop and step of its body
 };
 
 // Runs a graph node by node, in base order, with a buffer of its own for every value.

@@ -65,15 +65,13 @@ using Texts = std::map<std::string, std::string>;
 // Options whose part does not exist yet: they are known, so that the refusal can say so.
 constexpr const char* kLaterValues[] = {"--host-memory",      "--disk",   "--allow",   "--html",
                                         "--checkpoint-every", "--resume", "--profile", "--graph"};
-constexpr const char* kLaterFlags[] = {"--frontier", "--curve"};
 
 // `--memory "$UNSET"` is a mistake, not the default.
 std::string not_empty(const std::string& given) {
   return given.empty() ? "expected a value, received an empty one" : "";
 }
 
-void add_run_options(CLI::App& app, Texts& texts, RunOptions& run,
-                     std::map<std::string, bool>& later) {
+void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   auto text = [&](const char* name, const char* help) {
     return app.add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
   };
@@ -93,28 +91,29 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run,
   text("--steps", "stop after so many steps [synthetic: 100]");
   text("--seed", "of weights, shuffling, dropout and synthetic data [0]");
   text("--shuffle", "on or off [on]");
-  text("--split", "off (splitting the batch is not built yet) [off]");
-  text("--recompute", "off (recomputing activations is not built yet) [off]");
+  text("--split", "auto, off, or K: work the batch off in K parts, with exact sums [auto]");
+  text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
   text("--offload", "off (moving values to other memory is not built yet) [off]");
   app.add_flag("--json", run.json, "print JSON on stdout and nothing else there");
   for (const char* name : kLaterValues)
     app.add_option(name, texts[name], "not built yet")->group("");
-  for (const char* name : kLaterFlags) app.add_flag(name, later[name], "not built yet")->group("");
+  app.add_flag("--frontier", run.frontier, "plan: every plan worth having, memory against time");
+  app.add_flag("--curve", run.curve, "plan: batch size against memory and throughput");
 }
 
-void read_run_options(const Texts& texts, const std::map<std::string, bool>& later,
-                      RunOptions& run) {
+void read_run_options(const Texts& texts, RunOptions& run) {
   auto given = [&](const char* name) -> const std::string* {
     auto at = texts.find(name);
     return at == texts.end() || at->second.empty() ? nullptr : &at->second;
   };
   for (const char* name : kLaterValues)
     if (given(name)) not_built(name);
-  for (const char* name : kLaterFlags)
-    if (later.at(name)) not_built(name);
-  for (const char* name : {"--split", "--recompute", "--offload"})
-    if (const auto* text = given(name); text && *text != "off")
-      not_built(std::string(name) + " " + *text);
+  if (const auto* text = given("--offload"); text && *text != "off")
+    not_built("--offload " + *text);
+  if (const auto* text = given("--split"); text && *text != "auto")
+    run.split = *text == "off" ? 1 : parse_integer(*text, "--split (auto, off or K)", 1, 1 << 30);
+  if (const auto* text = given("--recompute"))
+    run.recompute = one_of(*text, "--recompute", {"auto", "off"}) == "auto";
   if (const auto* text = given("--device"); text && *text != "cpu") {
     if (text->starts_with("cuda") || text->starts_with("null:")) not_built("--device " + *text);
     one_of(*text, "--device", {"cpu"});
@@ -166,16 +165,15 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   app.set_version_flag("--version", "plimsoll 0.1.0");
   CommandLine line;
   Texts texts;
-  std::map<std::string, bool> later;
   std::string bench_threads, ignored;
   auto* plan = app.add_subcommand(
       "plan",
       "Say what training would use, to the byte, without training.\n"
       "Exits 3 when it does not fit, with the smallest budget, what fills it and what would help.");
-  add_run_options(*plan, texts, line.run, later);
+  add_run_options(*plan, texts, line.run);
   auto* train = app.add_subcommand(
       "train", "Plan, reserve, then train.\nWeights, plan and log go to --run FOLDER.");
-  add_run_options(*train, texts, line.run, later);
+  add_run_options(*train, texts, line.run);
   auto path = [&](const char* name, std::string& value, const char* help) {
     train->add_option(name, value, help)->type_name("")->check(not_empty, "", "");
   };
@@ -217,7 +215,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     std::fputs(app.help().c_str(), stdout);
     return {};
   }
-  if (line.command == "plan" || line.command == "train") read_run_options(texts, later, line.run);
+  if (line.command == "plan" || line.command == "train") read_run_options(texts, line.run);
   if (!bench_threads.empty())
     line.bench.threads = static_cast<int>(parse_integer(bench_threads, "--threads", 1, 1024));
   return line;

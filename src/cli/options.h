@@ -23,6 +23,9 @@ struct RunOptions {
   std::string data = "synthetic";
   int threads = 0;  // 0: all cores
   bool json = false;
+  std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
+  bool recompute = true;
+  bool frontier = false, curve = false;
 
   int64_t epochs = 1;
   std::optional<int64_t> steps;

@@ -52,23 +52,23 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
     }
 }
 
-struct Candidate {
+struct BatchPlanner {
   const RunSetup& setup;
   Bytes source_bytes = 0;
 
-  SessionPlan plan(int64_t batch) const {
+  SessionPlan plan(int64_t batch, const PlanOptions& options) const {
     LoopOptions loop = setup.loop;
     loop.batch = batch;
     const int64_t train = setup.sources.train ? setup.sources.train->size() : batch;
     const int64_t test = setup.sources.test ? setup.sources.test->size() : 0;
     return plan_session(setup.network, setup.compiled, *setup.backend,
                         signatures_for(loop, train, test), setup.sample,
-                        source_bytes + loop_bytes(loop));
+                        source_bytes + loop_bytes(loop), nullptr, options);
   }
 };
 
-void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t most, Purpose purpose,
-                 RunSetup& setup) {
+void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptions& plan_options,
+                 int64_t most, Purpose purpose, RunSetup& setup) {
   PlanReport& report = setup.report;
   const auto max_batch = report.max_batch;
   report = describe(setup.plan);
@@ -81,7 +81,10 @@ void fill_report(const RunOptions& options, const PlanForBatch& plan, int64_t mo
   report.budget = options.memory;
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit();
-  judge(report, plan, most, purpose == Purpose::plan, system);
+  judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
+  if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
+  report.with_frontier = options.frontier;
+  report.costs = setup.costs.hash();
 }
 
 }  // namespace
@@ -105,21 +108,27 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
   setup.costs = load_costs(*setup.backend, options.memory);
-  Candidate candidate{setup, CostTable::bytes()};
+  BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
-    if (source) candidate.source_bytes += source->resident_bytes();
-  const PlanForBatch plan_for = [&](int64_t batch) { return candidate.plan(batch); };
+    if (source) planner.source_bytes += source->resident_bytes();
+  const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
+    return planner.plan(batch, other);
+  };
+  PlanOptions plan_options{.budget = options.memory,
+                           .switches = {.recompute = options.recompute, .split = options.split},
+                           .all = purpose == Purpose::plan || options.frontier || options.json,
+                           .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
     const Bytes budget = options.memory.value_or(host_room().least());
-    const BatchFit fit = largest_batch(plan_for, budget, most);
+    const BatchFit fit = largest_batch(plan_for, plan_options, budget, most);
     setup.loop.batch = std::max<int64_t>(fit.batch, 1);
     setup.report.max_batch = fit.batch;
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
-  setup.plan = candidate.plan(setup.loop.batch);
+  setup.plan = planner.plan(setup.loop.batch, plan_options);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
-  fill_report(options, plan_for, most, purpose, setup);
+  fill_report(options, plan_for, plan_options, most, purpose, setup);
   if (options.data == "synthetic") {
     setup.loop.steps_per_epoch = options.steps.value_or(kDefaultSyntheticSteps);
     setup.sources.train = synthetic_source(

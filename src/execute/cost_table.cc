@@ -139,9 +139,9 @@ bool CostTable::parse_line(std::string_view line) {
   if (!take_number(line, 0, kMostRate, flops) || !take_number(line, 0, kMostRate, bytes) ||
       !take_ms(line, 1, ms) || !line.empty())
     return false;
-  entry.flops = static_cast<float>(flops);
-  entry.bytes = static_cast<float>(bytes);
-  entry.ms = static_cast<float>(ms);
+  entry.flops = flops;
+  entry.bytes = bytes;
+  entry.ms = ms;
   if (entry.op) entries_.push_back(entry);  // another version may have had other ops
   return true;
 }
@@ -199,9 +199,8 @@ double CostTable::ms(uint64_t key, const Op& op, const Cost& cost) const {
 }
 
 bool CostTable::learn(uint64_t key, const Op& op, const Cost& cost, double ms) {
-  if (!(ms > 0 && ms <= kMostMs) || !op.alias.empty()) return false;
-  const Entry entry{key, &op, static_cast<float>(cost.flops), static_cast<float>(cost.bytes),
-                    static_cast<float>(ms)};
+  if (!(ms >= 1 / kPsPerMs && ms <= kMostMs) || !op.alias.empty()) return false;
+  const Entry entry{key, &op, cost.flops, cost.bytes, ms};
   for (Entry& old : entries_) {
     if (old.key != key) continue;
     if (std::fabs(old.ms - ms) <= kNews * old.ms) return false;
@@ -231,9 +230,11 @@ CostTable machine_costs(const Backend& backend) {
   return CostTable::load(nominal_costs_wanted() ? "" : cache_folder(), backend);
 }
 
-bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan,
-                 std::span<const Facts> facts, std::span<const double> step_ms, int threads) {
-  check(step_ms.size() == plan.steps.size(), "one time per step");
+namespace {
+
+// Learns from the steps of one graph, without its loops' bodies.
+bool learn_graph(CostTable& table, const Graph& graph, const Plan& plan, const GraphFacts& facts,
+                 std::span<const double> step_ms, int threads) {
   struct Sum {
     NodeId node;
     double ms = 0, count = 0;
@@ -241,8 +242,9 @@ bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan,
   std::map<uint64_t, Sum> sums;
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const NodeId id = plan.steps[s].node;
-    Sum& sum =
-        sums[call_key(call_text(graph, graph.nodes[index(id)]), facts[index(id)].key, threads)];
+    const Node& node = graph.nodes[index(id)];
+    if (node.loop >= 0) continue;
+    Sum& sum = sums[call_key(call_text(graph, node), facts.nodes[index(id)].key, threads)];
     sum.node = id;
     sum.ms += step_ms[s];
     ++sum.count;
@@ -255,6 +257,25 @@ bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan,
     for (ValueId value : node.out) out.push_back(graph.values[index(value)].meta);
     const Op& op = get_op(node.op);
     if (table.learn(key, op, op.cost(in, out, node.attrs), sum.ms / sum.count)) news = true;
+  }
+  return news;
+}
+
+}  // namespace
+
+bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan, const GraphFacts& facts,
+                 std::span<const double> step_ms, int threads) {
+  size_t count = plan.steps.size();
+  for (const Plan& body : plan.loops) count += body.steps.size();
+  check(step_ms.size() == count, "one time per step");
+  bool news = learn_graph(table, graph, plan, facts, step_ms, threads);
+  size_t at = plan.steps.size();
+  for (size_t l = 0; l < plan.loops.size(); ++l) {
+    const size_t steps = plan.loops[l].steps.size();
+    if (learn_graph(table, graph.loops[l].body, plan.loops[l], facts.loops[l],
+                    step_ms.subspan(at, steps), threads))
+      news = true;
+    at += steps;
   }
   return news;
 }

@@ -73,9 +73,9 @@ class CostTable {
 CostTable machine_costs(const Backend& backend);
 bool nominal_costs_wanted();
 
-// Learns from the steps of a plan: `step_ms` has one time per step of the plan. Equal calls of one
-// plan count as their mean. True when something was news.
-bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan,
-                 std::span<const Facts> facts, std::span<const double> step_ms, int threads);
+// Learns from the steps of a plan: `step_ms` has one time per step of the plan, then of its loops'
+// bodies. Equal calls of one graph count as their mean. True when something was news.
+bool learn_steps(CostTable& table, const Graph& graph, const Plan& plan, const GraphFacts& facts,
+                 std::span<const double> step_ms, int threads);
 
 }  // namespace pl

@@ -2,12 +2,40 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/error.h"
+#include "op/step_params.h"
 
 namespace pl {
-Executor::Executor(const Graph& graph, const Plan& plan,
-                   std::span<const std::unique_ptr<Kernel>> kernels, ArenaView arena)
+namespace {
+
+// Value -> place of the first trip and bytes between trips, for a body's sliced and stacked values.
+struct Track {
+  ValueId value;
+  Bytes stride;
+};
+
+std::vector<Track> tracks_of(const Loop& loop) {
+  std::vector<ValueId> root(loop.body.values.size());
+  for (size_t v = 0; v < root.size(); ++v) root[v] = static_cast<ValueId>(v);
+  for (const Node& node : loop.body.nodes)
+    if (node.loop < 0)
+      for (const InOut& pair : get_op(node.op).alias)
+        root[index(node.out[index(pair.out)])] = root[index(node.in[index(pair.in)])];
+  std::vector<ValueId> moving;
+  for (const Loop::In& link : loop.sliced) moving.push_back(link.body);
+  for (const Loop::Out& link : loop.stacked) moving.push_back(root[index(link.body)]);
+  std::vector<Track> tracks;
+  for (size_t v = 0; v < root.size(); ++v)
+    if (std::find(moving.begin(), moving.end(), root[v]) != moving.end())
+      tracks.push_back({static_cast<ValueId>(v), loop.body.values[v].meta.bytes()});
+  return tracks;
+}
+
+}  // namespace
+
+Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena)
     : graph_(graph), arena_(arena), persistent_(plan.persistent), alignment_(plan.alignment) {
   auto bytes = [&](ValueId id) { return graph.values[index(id)].meta.bytes(); };
   for (size_t v = 0; v < graph.variables.size(); ++v)
@@ -16,18 +44,60 @@ Executor::Executor(const Graph& graph, const Plan& plan,
     inputs_.push_back(grant(plan.input_at[i], bytes(graph.inputs[i])));
   for (size_t k = 0; k < graph.keep.size(); ++k)
     kept_.push_back(grant(plan.keep_at[k], bytes(graph.keep[k])));
-  for (const Step& step : plan.steps) {
-    const Node& node = graph.nodes[index(step.node)];
-    Bound bound{.kernel = kernels[index(step.node)].get(), .node = step.node, .workspace = nullptr};
-    check(bound.kernel != nullptr, "a step has no prepared kernel");
-    for (size_t i = 0; i < step.in.size(); ++i)
-      bound.in.push_back(grant(step.in[i], bytes(node.in[i])));
-    for (size_t o = 0; o < step.out.size(); ++o)
-      bound.out.push_back(grant(step.out[o], bytes(node.out[o])));
-    if (bound.kernel->workspace_bytes > 0)
-      bound.workspace = grant(step.workspace_at, bound.kernel->workspace_bytes);
-    steps_.push_back(std::move(bound));
+  for (size_t l = 0; l < graph.loops.size(); ++l)
+    loops_.push_back(bind_loop(graph.loops[l], plan.loops[l], kernels.loops[l]));
+  for (const Step& step : plan.steps) steps_.push_back(bind(graph, step, kernels));
+}
+
+Executor::Bound Executor::bind(const Graph& graph, const Step& step, const KernelSet& kernels) {
+  auto bytes = [&](ValueId id) { return graph.values[index(id)].meta.bytes(); };
+  const Node& node = graph.nodes[index(step.node)];
+  Bound bound{.kernel = kernels.nodes[index(step.node)].get(),
+              .node = step.node,
+              .workspace = nullptr,
+              .loop = node.loop};
+  check(bound.kernel != nullptr || node.loop >= 0, "a step has no prepared kernel");
+  for (size_t i = 0; i < step.in.size(); ++i)
+    bound.in.push_back(grant(step.in[i], bytes(node.in[i])));
+  for (size_t o = 0; o < step.out.size(); ++o)
+    bound.out.push_back(grant(step.out[o], bytes(node.out[o])));
+  if (bound.kernel && bound.kernel->workspace_bytes > 0)
+    bound.workspace = grant(step.workspace_at, bound.kernel->workspace_bytes);
+  return bound;
+}
+
+Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
+                                        const KernelSet& kernels) {
+  check(loop.body.loops.empty() && loop.carried.empty(), "loops in loops are not run");
+  BoundLoop bound{.body = &loop.body, .trips = loop.trips, .samples = loop.samples};
+  for (const Step& step : plan.steps) bound.steps.push_back(bind(loop.body, step, kernels));
+  for (const Track& track : tracks_of(loop))
+    for (size_t s = 0; s < bound.steps.size(); ++s) {
+      Bound& step = bound.steps[s];
+      const Node& node = loop.body.nodes[index(step.node)];
+      for (size_t i = 0; i < node.in.size(); ++i)
+        if (node.in[i] == track.value)
+          bound.moving.push_back({s, false, i, static_cast<char*>(step.in[i]), track.stride});
+      for (size_t o = 0; o < node.out.size(); ++o)
+        if (node.out[o] == track.value)
+          bound.moving.push_back({s, true, o, static_cast<char*>(step.out[o]), track.stride});
+    }
+  for (const Loop::Out& link : loop.accumulated) {
+    const VariableId variable = loop.body.values[index(link.body)].variable;
+    const Bytes bytes = loop.body.variables[index(variable)].meta.bytes();
+    bound.sums.emplace_back(grant(plan.variable_at[index(variable)], bytes), bytes);
   }
+  for (const Loop::In& link : loop.params) {
+    const auto& inputs = loop.body.inputs;
+    const auto at =
+        static_cast<size_t>(std::find(inputs.begin(), inputs.end(), link.body) - inputs.begin());
+    const auto& outer = graph_.inputs;
+    const auto from =
+        static_cast<size_t>(std::find(outer.begin(), outer.end(), link.outer) - outer.begin());
+    check(at < inputs.size() && from < outer.size(), "a loop's step parameters are inputs");
+    bound.params.emplace_back(inputs_[from], grant(plan.input_at[at], sizeof(StepParams)));
+  }
+  return bound;
 }
 
 void* Executor::grant(ByteOffset at, Bytes bytes) {
@@ -35,25 +105,64 @@ void* Executor::grant(ByteOffset at, Bytes bytes) {
   return at < persistent_ ? arena_.persistent + at : arena_.transient + (at - persistent_);
 }
 
+size_t Executor::timed_steps() const {
+  size_t count = steps_.size();
+  for (const BoundLoop& loop : loops_) count += loop.steps.size();
+  return count;
+}
+
 void Executor::step(StepTimes* times) {
+  check(!times || times->size() == timed_steps(), "one time per step");
+  if (times) std::fill(times->begin(), times->end(), 0);
+  run(graph_, steps_, times ? times->data() : nullptr);
+  if (!times) return;
+  size_t at = steps_.size();
+  for (const BoundLoop& loop : loops_)
+    for (size_t s = 0; s < loop.steps.size(); ++s) (*times)[at++] /= loop.trips;
+}
+
+void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times) {
   using Clock = std::chrono::steady_clock;
-  check(!times || times->size() == steps_.size(), "one time per step");
   const Bound* current = nullptr;
   Clock::time_point before;
   if (times) before = Clock::now();
   try {
-    for (const Bound& bound : steps_) {
-      current = &bound;
-      bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace);
+    for (size_t s = 0; s < steps.size(); ++s) {
+      current = &steps[s];
+      if (current->loop >= 0)
+        run_loop(loops_[index(current->loop)], times);
+      else
+        current->kernel->run(current->in.data(), current->out.data(), current->workspace);
       if (!times) continue;
       const Clock::time_point after = Clock::now();
-      (*times)[static_cast<size_t>(&bound - steps_.data())] =
-          std::chrono::nanoseconds(after - before).count();
+      if (current->loop < 0) times[s] += std::chrono::nanoseconds(after - before).count();
       before = after;
     }
   } catch (const Error& error) {
-    const Node& node = graph_.nodes[index(current->node)];
+    const Node& node = graph.nodes[index(current->node)];
+    if (node.loop >= 0) throw;  // names a node of the body
     throw BackendError("[" + node.path + "] " + node.op + ": " + error.what());
+  }
+}
+
+void Executor::run_loop(BoundLoop& loop, int64_t* times) {
+  if (times) times += steps_.size();
+  for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
+    times += before->steps.size();
+  for (const auto& [sum, bytes] : loop.sums) std::memset(sum, 0, static_cast<size_t>(bytes));
+  for (int64_t trip = 0; trip < loop.trips; ++trip) {
+    for (const auto& [from, to] : loop.params) {
+      StepParams params;
+      std::memcpy(&params, from, sizeof params);
+      params.row_offset += trip * loop.samples;
+      params.call_rows = loop.samples;
+      std::memcpy(to, &params, sizeof params);
+    }
+    for (const BoundLoop::Moving& move : loop.moving) {
+      Bound& step = loop.steps[move.step];
+      (move.out ? step.out : step.in)[move.operand] = move.first + trip * move.stride;
+    }
+    run(*loop.body, loop.steps, times);
   }
 }
 

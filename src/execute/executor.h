@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "execute/kernel_book.h"
 #include "plan/plan.h"
 
 namespace pl {
@@ -18,7 +19,8 @@ struct ArenaView {
   char* transient = nullptr;
 };
 
-using StepTimes = std::vector<int64_t>;  // nanoseconds, as Executor::steps()
+// Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.
+using StepTimes = std::vector<int64_t>;
 
 class Executor {
  public:
@@ -28,20 +30,38 @@ class Executor {
     NodeId node;
     std::vector<void*> in, out;
     void* workspace;
+    int loop = -1;  // index into loops() instead of a kernel
+  };
+  // The body of a loop, bound for its first trip.
+  struct BoundLoop {
+    // An operand that moves on by `stride` bytes with every trip.
+    struct Moving {
+      size_t step;
+      bool out;
+      size_t operand;
+      char* first;
+      Bytes stride;
+    };
+    const Graph* body;
+    int64_t trips, samples;
+    std::vector<Bound> steps;
+    std::vector<Moving> moving;
+    std::vector<std::pair<void*, Bytes>> sums;          // zero before the first trip
+    std::vector<std::pair<const void*, void*>> params;  // the step's parameters, and the trip's
   };
 
-  // `kernels` has one entry per node of the graph (null for aliases). All arguments must outlive
-  // it.
-  Executor(const Graph& graph, const Plan& plan, std::span<const std::unique_ptr<Kernel>> kernels,
-           ArenaView arena);
+  // All arguments must outlive it.
+  Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena);
 
   // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op.
-  // `times`, one entry per step, receives the nanoseconds of each; null: no clock is read.
+  // `times`, timed_steps() entries, receives the nanoseconds of each; null: no clock is read.
   void step(StepTimes* times = nullptr);
 
   void* input(size_t i) const { return inputs_[i]; }     // as graph.inputs
   const void* kept(size_t i) const { return kept_[i]; }  // as graph.keep
   std::span<const Bound> steps() const { return steps_; }
+  size_t timed_steps() const;
+  std::span<const BoundLoop> loops() const { return loops_; }
 
   // The largest end of any grant handed to a kernel, counted from the arena's start. Worked out
   // from the grants themselves; the plan's total is not read.
@@ -49,12 +69,17 @@ class Executor {
 
  private:
   void* grant(ByteOffset at, Bytes bytes);
+  Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
+  BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
+  void run(const Graph& graph, std::span<const Bound> steps, int64_t* times);
+  void run_loop(BoundLoop& loop, int64_t* times);
 
   const Graph& graph_;
   ArenaView arena_;
   Bytes persistent_, alignment_;
   Bytes used_ = 0;
   std::vector<Bound> steps_;
+  std::vector<BoundLoop> loops_;  // as in the graph
   std::vector<void*> inputs_, kept_;
 };
 

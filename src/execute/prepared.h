@@ -1,11 +1,8 @@
-// Prepared: one signature (training at a batch size, evaluation, ...) from traced graph to
-// validated plan with its kernels. The arena and the run come later.
+// Prepared: one signature (training at a batch size, evaluation, ...) with its validated plan and
+// its kernels. The arena and the run come later.
 #pragma once
 
-#include <memory>
-#include <vector>
-
-#include "backend/backend.h"
+#include "execute/kernel_book.h"
 #include "plan/passes.h"
 #include "plan/plan.h"
 
@@ -13,15 +10,14 @@ namespace pl {
 
 struct Prepared {
   Graph graph;
-  std::vector<std::unique_ptr<Kernel>> kernels;  // per node; null for aliases
-  std::vector<Facts> facts;                      // per node
+  GraphFacts facts;
   Plan plan;
-  Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
-  Bytes kernel_bytes = 0;     // bound of what the prepared kernels hold themselves
+  KernelSet kernels;  // empty when nothing will run
+  int64_t split = 1;  // micro-batches
 };
 
-// Passes, kernels, plan, validation. `layout` covers every variable of the graph.
+// Passes, facts, plan, validation, kernels. `layout` covers every variable of the graph.
 Prepared prepare_graph(Graph graph, Backend& backend, const VariableLayout& layout,
-                       const PassOptions& options = {});
+                       const PassOptions& options = {}, const Decision& decision = {});
 
 }  // namespace pl

@@ -102,21 +102,32 @@ class Checker {
     if (node.loop >= 0) check_loop(node, id);
   }
 
+  // The first version of the variable whose last version is accumulated.
+  ValueId accumulator_of(const Graph& body, ValueId last, NodeId id) const {
+    for (const Variable& variable : body.variables)
+      if (variable.last == last && variable.first != last) return variable.first;
+    require(false, "a loop accumulates what is not a variable of its body", id);
+    return -1;
+  }
+
   void check_loop(const Node& node, NodeId id) const {
     require(index(node.loop) < graph_.loops.size(), "loop index out of range", id);
     const Loop& loop = graph_.loops[index(node.loop)];
     require(loop.trips > 0, "a loop needs at least one trip", id);
     std::vector<ValueId> outer_in, outer_out, body_in, body_out;
-    for (const auto* list : {&loop.shared, &loop.sliced})
+    for (const auto* list : {&loop.shared, &loop.sliced, &loop.params})
       for (const Loop::In& link : *list) {
         outer_in.push_back(link.outer);
         body_in.push_back(link.body);
       }
-    for (const auto* list : {&loop.stacked, &loop.accumulated})
-      for (const Loop::Out& link : *list) {
-        body_out.push_back(link.body);
-        outer_out.push_back(link.outer);
-      }
+    for (const Loop::Out& link : loop.stacked) {
+      body_out.push_back(link.body);
+      outer_out.push_back(link.outer);
+    }
+    for (const Loop::Out& link : loop.accumulated) {
+      outer_out.push_back(link.outer);
+      body_in.push_back(accumulator_of(loop.body, link.body, id));
+    }
     for (const Loop::Carried& link : loop.carried) {
       outer_in.push_back(link.initial);
       body_in.push_back(link.body_in);
@@ -130,12 +141,45 @@ class Checker {
     };
     require(same(outer_in, node.in), "loop links do not match its inputs", id);
     require(same(outer_out, node.out), "loop links do not match its outputs", id);
-    require(same(body_in, loop.body.inputs), "loop links do not match the body's inputs", id);
+    std::vector<ValueId> sources = loop.body.inputs;
+    for (const Variable& variable : loop.body.variables) sources.push_back(variable.first);
+    require(same(body_in, sources), "loop links do not match the body's inputs and variables", id);
     const auto& kept = loop.body.keep;
     for (ValueId value : body_out)
       require(std::find(kept.begin(), kept.end(), value) != kept.end(),
               "a loop link reads a value that the body does not keep", id);
     check_graph(loop.body);
+    check_link_metas(loop, id);
+  }
+
+  // What the body sees of a value is the value, or a part of its rows.
+  void check_link_metas(const Loop& loop, NodeId id) const {
+    auto inner = [&](ValueId body) { return loop.body.values[index(body)]; };
+    auto equal = [&](ValueId outer, ValueId body) {
+      require(graph_.values[index(outer)].meta == inner(body).meta,
+              "a loop link leads to a value that has not the body's shape", id);
+    };
+    auto part = [&](ValueId outer, ValueId body) {
+      std::vector<Dim> dims = inner(body).meta.shape.dims();
+      if (!dims.empty()) dims[0] *= loop.trips;
+      require(!dims.empty() && graph_.values[index(outer)].meta ==
+                                   Meta{inner(body).meta.dtype, Shape(std::move(dims))},
+              "the parts of a loop link do not make up the whole", id);
+    };
+    for (const Loop::In& link : loop.shared) {
+      const VariableId variable = inner(link.body).variable;
+      require(variable >= 0 && loop.body.variables[index(variable)].last == link.body,
+              "a shared value is a variable of the body that the body does not change", id);
+      equal(link.outer, link.body);
+    }
+    for (const Loop::In& link : loop.params) equal(link.outer, link.body);
+    for (const Loop::Out& link : loop.accumulated) equal(link.outer, link.body);
+    for (const Loop::Carried& link : loop.carried) {
+      equal(link.initial, link.body_in);
+      equal(link.final, link.body_out);
+    }
+    for (const Loop::In& link : loop.sliced) part(link.outer, link.body);
+    for (const Loop::Out& link : loop.stacked) part(link.outer, link.body);
   }
 
   // Versions of a variable form a chain; all readers of one come before the writer of the next.

@@ -69,8 +69,9 @@ struct Graph {
   std::vector<Loop> loops;
 };
 
-// The one loop node. The body is a graph of its own, run `trips` times; its inputs are listed in
-// the links below, each exactly once. Outer values are those of the loop node's `in` and `out`.
+// The one loop node. The body is a graph of its own, run `trips` times. Its inputs and variables
+// are what lies outside: each is named in exactly one of the links below. Outer values are those of
+// the loop node's `in` and `out`.
 struct Loop {
   struct In {
     ValueId outer, body;
@@ -83,11 +84,13 @@ struct Loop {
   };
   Graph body;
   int64_t trips = 0;
-  std::vector<In> shared;        // the same value in every trip
-  std::vector<In> sliced;        // trip i reads rows [i * body rows, (i + 1) * body rows)
-  std::vector<Carried> carried;  // trip i + 1 reads what trip i wrote
-  std::vector<Out> stacked;      // rows of all trips one after another
-  std::vector<Out> accumulated;  // the sum over trips, in trip order
+  int64_t samples = 0;           // of the batch, in one trip
+  std::vector<In> shared;        // a variable of the body: the same value in every trip
+  std::vector<In> sliced;        // an input: trip i reads rows [i * body rows, (i + 1) * body rows)
+  std::vector<In> params;        // an input: the step's parameters, with the trip's rows
+  std::vector<Carried> carried;  // an input: trip i + 1 reads what trip i wrote
+  std::vector<Out> stacked;      // a kept value: rows of all trips one after another
+  std::vector<Out> accumulated;  // a variable's last version: zero before the first trip
 };
 
 // One line per variable, input, node and kept value; stable, for golden tests and diffs.

@@ -168,62 +168,79 @@ TEST(Graph, RefusesAValueTooLargeToExist) {
 // sum over 3 trips of x[i] * w, with a running state: every kind of link once.
 Graph looped() {
   Graph body;
-  body.values = {{.meta = kMatrix, .path = "x_i"}, {.meta = kMatrix, .path = "w"},
-                 {.meta = kMatrix, .path = "s"},   {.meta = kMatrix, .producer = 0},
-                 {.meta = kMatrix, .producer = 1}, {.meta = kMatrix, .producer = 2}};
-  body.inputs = {0, 1, 2};
-  body.nodes = {{.op = "matmul", .in = {0, 1}, .out = {3}, .path = "rnn"},
-                {.op = "add", .in = {2, 3}, .out = {4}, .path = "rnn"},
-                {.op = "tanh", .in = {4}, .out = {5}, .path = "rnn"}};
-  body.keep = {3, 4, 5};
+  body.values = {{.meta = kMatrix, .path = "x_i"},
+                 {.meta = kMatrix, .variable = 0, .path = "w"},
+                 {.meta = kMatrix, .path = "s"},
+                 {.meta = step_params_meta(), .path = "step_params"},
+                 {.meta = kMatrix, .variable = 1, .path = "sum"},
+                 {.meta = kMatrix, .producer = 0},
+                 {.meta = kMatrix, .producer = 1},
+                 {.meta = kMatrix, .producer = 2},
+                 {.meta = kMatrix, .producer = 3, .variable = 1, .version = 1, .path = "sum"}};
+  body.variables = {{"w", kMatrix, Category::parameters, 1, 1},
+                    {"sum", kMatrix, Category::gradients, 4, 8}};
+  body.inputs = {0, 2, 3};
+  body.nodes = {{.op = "matmul", .in = {0, 1}, .out = {5}, .path = "rnn"},
+                {.op = "add", .in = {2, 5}, .out = {6}, .path = "rnn"},
+                {.op = "dropout", .in = {6, 3}, .out = {7}, .path = "rnn"},
+                {.op = "accumulate", .in = {4, 5}, .out = {8}, .path = "rnn"}};
+  body.keep = {6, 7};
   Graph graph;
   const Meta rows{Dtype::float32, Shape{6, 2}};
   graph.values = {{.meta = kMatrix, .variable = 0, .path = "w"},
                   {.meta = rows, .path = "x"},
                   {.meta = kMatrix, .path = "s0"},
+                  {.meta = step_params_meta(), .path = "step_params"},
                   {.meta = kMatrix, .producer = 0, .path = "final"},
                   {.meta = rows, .producer = 0, .path = "outputs"},
                   {.meta = kMatrix, .producer = 0, .path = "sum"}};
   graph.variables = {{"w", kMatrix, Category::parameters, 0, 0}};
-  graph.inputs = {1, 2};
-  graph.nodes = {{.op = "loop", .in = {0, 1, 2}, .out = {3, 4, 5}, .path = "rnn", .loop = 0}};
-  graph.keep = {3, 4, 5};
+  graph.inputs = {1, 2, 3};
+  graph.nodes = {{.op = "loop", .in = {0, 1, 2, 3}, .out = {4, 5, 6}, .path = "rnn", .loop = 0}};
+  graph.keep = {4, 5, 6};
   graph.loops.push_back({.body = std::move(body),
                          .trips = 3,
+                         .samples = 2,
                          .shared = {{0, 1}},
                          .sliced = {{1, 0}},
-                         .carried = {{2, 2, 4, 3}},
-                         .stacked = {{5, 4}},
-                         .accumulated = {{3, 5}}});
+                         .params = {{3, 3}},
+                         .carried = {{2, 2, 6, 4}},
+                         .stacked = {{7, 5}},
+                         .accumulated = {{8, 6}}});
   return graph;
 }
 
 TEST(Graph, PrintsALoopWithItsBody) {
   EXPECT_NO_THROW(check_graph(looped()));
-  EXPECT_EQ(print(looped()),
-            "variable w float32 (2, 2) parameters %0 -> %0\n"
-            "input x float32 (6, 2) %1\n"
-            "input s0 float32 (2, 2) %2\n"
-            "%3, %4, %5 = loop(%0, %1, %2) : float32 (2, 2) float32 (6, 2) float32 (2, 2)  # rnn\n"
-            "  loop 3 trips\n"
-            "    input x_i float32 (2, 2) %0\n"
-            "    input w float32 (2, 2) %1\n"
-            "    input s float32 (2, 2) %2\n"
-            "    %3 = matmul(%0, %1) : float32 (2, 2)  # rnn\n"
-            "    %4 = add(%2, %3) : float32 (2, 2)  # rnn\n"
-            "    %5 = tanh(%4) : float32 (2, 2)  # rnn\n"
-            "    keep  %3\n"
-            "    keep  %4\n"
-            "    keep  %5\n"
-            "keep final %3\n"
-            "keep outputs %4\n"
-            "keep sum %5\n");
+  EXPECT_EQ(
+      print(looped()),
+      "variable w float32 (2, 2) parameters %0 -> %0\n"
+      "input x float32 (6, 2) %1\n"
+      "input s0 float32 (2, 2) %2\n"
+      "input step_params uint8 (64,) %3\n"
+      "%4, %5, %6 = loop(%0, %1, %2, %3) : float32 (2, 2) float32 (6, 2) float32 (2, 2)  # rnn\n"
+      "  loop 3 trips\n"
+      "    variable w float32 (2, 2) parameters %1 -> %1\n"
+      "    variable sum float32 (2, 2) gradients %4 -> %8\n"
+      "    input x_i float32 (2, 2) %0\n"
+      "    input s float32 (2, 2) %2\n"
+      "    input step_params uint8 (64,) %3\n"
+      "    %5 = matmul(%0, %1) : float32 (2, 2)  # rnn\n"
+      "    %6 = add(%2, %5) : float32 (2, 2)  # rnn\n"
+      "    %7 = dropout(%6, %3) : float32 (2, 2)  # rnn\n"
+      "    %8 = accumulate(%4, %5) : float32 (2, 2)  # rnn\n"
+      "    keep  %6\n"
+      "    keep  %7\n"
+      "keep final %4\n"
+      "keep outputs %5\n"
+      "keep sum %6\n");
 }
 
 const Fault kLoopFaults[] = {
     {"NoTrips", [](Graph& g) { g.loops[0].trips = 0; }, "at least one trip"},
     {"NegativeTrips", [](Graph& g) { g.loops[0].trips = -1; }, "at least one trip"},
     {"SharedLinkMissing", [](Graph& g) { g.loops[0].shared.clear(); }, "match its inputs"},
+    {"ParamsLinkMissing", [](Graph& g) { g.loops[0].params.clear(); }, "match its inputs"},
     {"CarriedLinkMissing", [](Graph& g) { g.loops[0].carried.clear(); }, "match its inputs"},
     {"InputTwice",
      [](Graph& g) {
@@ -235,23 +252,67 @@ const Fault kLoopFaults[] = {
     {"BodyInputUnlinked",
      [](Graph& g) {
        g.loops[0].body.values.push_back({.meta = kMatrix});
-       g.loops[0].body.inputs.push_back(6);
+       g.loops[0].body.inputs.push_back(9);
+     },
+     "match the body's inputs"},
+    {"BodyVariableUnlinked",
+     [](Graph& g) {
+       g.loops[0].body.values.push_back({.meta = kMatrix, .variable = 2});
+       g.loops[0].body.variables.push_back({"v", kMatrix, Category::parameters, 9, 9});
      },
      "match the body's inputs"},
     {"BodyInputLinkedTwice", [](Graph& g) { g.loops[0].shared[0].body = 0; },
      "match the body's inputs"},
+    {"SlicedVariable",
+     [](Graph& g) {
+       g.loops[0].sliced[0].body = 1;
+       g.loops[0].shared[0].body = 0;
+     },
+     "a shared value is a variable of the body"},
+    {"SharedValueChangesInTheBody",
+     [](Graph& g) {
+       Graph& body = g.loops[0].body;
+       body.values.push_back({.meta = kMatrix, .producer = 4, .variable = 0, .version = 1});
+       body.nodes.push_back({.op = "g", .in = {1}, .out = {9}});
+       body.variables[0].last = 9;
+     },
+     "that the body does not change"},
+    {"SumWithoutAdding", [](Graph& g) { g.loops[0].accumulated[0].body = 4; },
+     "not a variable of its body"},
+    {"SumOfAnotherShape",
+     [](Graph& g) {
+       g.values[6].meta.shape = Shape{4, 1};
+     },
+     "has not the body's shape"},
+    {"SharedOfAnotherShape",
+     [](Graph& g) {
+       g.values[0].meta.shape = g.variables[0].meta.shape = Shape{4, 1};
+     },
+     "has not the body's shape"},
+    {"SlicesThatMakeUpLess",
+     [](Graph& g) {
+       g.values[1].meta.shape = Shape{8, 2};
+     },
+     "do not make up the whole"},
+    {"SlicesOfColumns",
+     [](Graph& g) {
+       g.values[1].meta.shape = Shape{2, 6};
+     },
+     "do not make up the whole"},
+    {"SlicesOfAnotherType", [](Graph& g) { g.values[1].meta.dtype = Dtype::int32; },
+     "do not make up the whole"},
+    {"StacksOfAnotherHeight", [](Graph& g) { g.loops[0].trips = 2; }, "do not make up the whole"},
+    {"ParamsOfAnotherShape", [](Graph& g) { g.values[3].meta.shape = Shape{32}; },
+     "has not the body's shape"},
     {"StackedFromNowhere", [](Graph& g) { g.loops[0].stacked[0].body = 99; },
      "a value that the body does not keep"},
     {"CarriedFromNowhere", [](Graph& g) { g.loops[0].carried[0].body_out = -1; },
      "a value that the body does not keep"},
-    {"SumOfAValueThatIsNotKept",
-     [](Graph& g) {
-       g.loops[0].body.keep = {4, 5};
-     },
+    {"StackedValueThatIsNotKept", [](Graph& g) { g.loops[0].body.keep = {6}; },
      "a value that the body does not keep"},
     {"BrokenBody",
      [](Graph& g) {
-       g.loops[0].body.nodes[0].in = {0, 5};
+       g.loops[0].body.nodes[0].in = {0, 7};
      },
      "before it is written"},
 };

@@ -1,4 +1,5 @@
 // The one list of ops.
+#include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
 #include "op/attention.h"
@@ -62,6 +63,7 @@ std::span<const Op* const> catalogue() {
       &kSgd,
       &kSgdMomentum,
       &kAdam,
+      &kAccumulate,
       &kAdd,
       &kSubtract,
       &kMultiply,

@@ -34,8 +34,11 @@ DropoutForm dropout_form(const PrepareCall& call) {
 DropoutMask dropout_mask(const DropoutForm& form, const void* step_params) {
   StepParams params;
   std::memcpy(&params, step_params, sizeof params);
+  // Dimension 0 may count more than samples, (B * T, D); a micro-batch says how many it has.
+  const Dim per_row =
+      form.per_row > 0 && params.call_rows > 0 ? form.total / params.call_rows : form.per_row;
   return {philox_stream(params.seed, form.stream), static_cast<uint64_t>(params.step),
-          params.row_offset * form.per_row, static_cast<uint32_t>(form.rate * 0x1p32)};
+          params.row_offset * per_row, static_cast<uint32_t>(form.rate * 0x1p32)};
 }
 
 std::unique_ptr<Kernel> dropout_reference(const PrepareCall& call) {

@@ -73,7 +73,7 @@ Rows gradient_rows(const Attrs&, RowMask in) {
   return in == 3 ? Rows::sums : Rows::mixes;
 }
 
-// Each part of a split batch would add `onto` again: the batch must stay whole.
+// Each part of a split batch would add `onto` again, unless that is a part as well (`additive`).
 Rows onto_rows(const Attrs&, RowMask in) { return in ? Rows::mixes : Rows::none; }
 
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
@@ -171,6 +171,7 @@ const Op kEmbeddingGradientOnto{
     .gradient = onto_gradient,
     .in_place = kOntoInPlace,
     .rows = onto_rows,
+    .additive = true,
     .variants = kGradientVariants,
     .cost = gradient_cost,
     .samples = onto_samples,

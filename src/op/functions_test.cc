@@ -129,7 +129,9 @@ TEST_F(Functions, CarryRowsOnlyWhereSamplesStayApart) {
   EXPECT_FALSE(result_carries_rows([](T x, T, T k) { return add(x, k); }));
   EXPECT_FALSE(result_carries_rows([](T, T w, T k) { return add(k, w); }));
   EXPECT_TRUE(result_carries_rows([](T x, T, T) { return reshape(x, {4, 3, 1}); }));
-  EXPECT_FALSE(result_carries_rows([](T x, T, T) { return reshape(x, {12}); }));
+  EXPECT_TRUE(result_carries_rows([](T x, T, T) { return reshape(x, {12}); }));
+  EXPECT_TRUE(result_carries_rows([](T x, T, T) { return reshape(x, {2, 6}); }));
+  EXPECT_FALSE(result_carries_rows([](T x, T, T) { return reshape(x, {3, 4}); }));
   EXPECT_TRUE(result_carries_rows([](T x, T, T) { return reduce_sum(x, {1}); }));
   EXPECT_FALSE(result_carries_rows([](T x, T, T) { return reduce_sum(x, {0}); }));
   EXPECT_FALSE(result_carries_rows([](T x, T, T) { return transpose(x); }));

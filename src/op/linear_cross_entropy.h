@@ -28,7 +28,9 @@ namespace cpu {
 
 // Sizes of a call, and where its optional operands and outputs are (-1: absent).
 struct LinearCrossEntropyForm {
-  Dim rows, inner, classes, block;
+  Dim rows, inner, classes;
+  Dim block;  // rows worked on at a time
+  Dim piece;  // classes multiplied at a time
   bool transpose_b;
   int bias = -1, dloss = -1;                      // operands, behind h, w and labels
   int dh = -1, dw = -1, dbias = -1, correct = 1;  // outputs, behind loss

@@ -1,6 +1,7 @@
 // linear_cross_entropy for float32: oneDNN multiplies, vector code does the softmax while a block
 // of logits is in the cache. The last, shorter block has primitives of its own.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -17,22 +18,27 @@ namespace {
 
 using Form = LinearCrossEntropyForm;
 
+// A matrix by its strides, in elements.
 struct Operand {
-  Dim rows, columns;
-  bool transposed = false;  // stored (columns, rows)
+  Dim rows, columns, down, right;
+  OnednnDesc desc() const {
+    OnednnDesc result;
+    const dnnl_dims_t dims = {rows, columns}, strides = {down, right};
+    onednn_check(dnnl_memory_desc_create_with_strides(result.out(), 2, dims, dnnl_f32, strides),
+                 "describe a matrix");
+    return result;
+  }
+  Operand transposed() const { return {columns, rows, right, down}; }
 };
 
 // c (+)= a x b [+ bias].
 class Product {
  public:
   // False where the library has no such product.
-  bool prepare(CpuBackend& backend, Operand a, Operand b, bool bias, bool accumulate) {
-    auto desc_of = [](const Operand& x) {
-      return onednn_desc({x.rows, x.columns}, x.transposed ? dnnl_ba : dnnl_ab);
-    };
-    OnednnDesc a_desc = desc_of(a), b_desc = desc_of(b);
-    OnednnDesc c_desc = onednn_desc({a.rows, b.columns}, dnnl_ab), bias_desc;
-    if (bias) bias_desc = onednn_desc({1, b.columns}, dnnl_ab);
+  bool prepare(CpuBackend& backend, const Operand& a, const Operand& b, const Operand& c, bool bias,
+               bool accumulate) {
+    OnednnDesc a_desc = a.desc(), b_desc = b.desc(), c_desc = c.desc(), bias_desc;
+    if (bias) bias_desc = onednn_desc({1, c.columns}, dnnl_ab);
     OnednnAttr attr = onednn_user_scratchpad();
     if (accumulate) {
       OnednnHandle<dnnl_post_ops_t, dnnl_post_ops_destroy> sum;
@@ -81,22 +87,22 @@ class Product {
   Bytes packed_ = 0;
 };
 
-// The products of a block of `rows`.
-struct BlockProducts {
+// The products of a block of `rows` and a piece of `classes`.
+struct Products {
+  Dim rows = 0, classes = 0;
   Product logits, dw, dh;
-  Dim rows = 0;
 
-  bool prepare(CpuBackend& backend, const Form& f, Dim block) {
-    rows = block;
-    const bool tb = f.transpose_b, several = f.rows > f.block;
-    if (!logits.prepare(backend, {rows, f.inner}, {f.inner, f.classes, tb}, f.bias >= 0, false))
-      return false;
+  bool prepare(CpuBackend& backend, const Form& f) {
+    const Operand block{rows, classes, classes, 1}, h{rows, f.inner, f.inner, 1};
+    const Operand w = f.transpose_b ? Operand{f.inner, classes, 1, f.inner}
+                                    : Operand{f.inner, classes, f.classes, 1};  // (D, classes)
+    if (!logits.prepare(backend, h, w, block, f.bias >= 0, false)) return false;
     if (f.dloss < 0) return true;
-    // dW is (C, D) = dlogits^T x h, or (D, C) = h^T x dlogits.
-    const bool first =
-        tb ? dw.prepare(backend, {f.classes, rows, true}, {rows, f.inner}, false, several)
-           : dw.prepare(backend, {f.inner, rows, true}, {rows, f.classes}, false, several);
-    return first && dh.prepare(backend, {rows, f.classes}, {f.classes, f.inner, !tb}, false, false);
+    const bool add_dw = f.rows > f.block, add_dh = f.classes > f.piece;
+    const bool has_dw =
+        f.transpose_b ? dw.prepare(backend, block.transposed(), h, w.transposed(), false, add_dw)
+                      : dw.prepare(backend, h.transposed(), block, w, false, add_dw);
+    return has_dw && dh.prepare(backend, block, w.transposed(), h, false, add_dh);
   }
 
   template <class F>
@@ -108,15 +114,23 @@ struct BlockProducts {
   }
 };
 
+// `whole`, and the rest that it leaves of `total`, if any.
+std::vector<Dim> cuts(Dim total, Dim whole) {
+  if (total <= whole) return {total};
+  if (total % whole == 0) return {whole};
+  return {whole, total % whole};
+}
+
 class BlockedHead final : public Kernel {
  public:
-  BlockedHead(const Form& form, std::vector<BlockProducts> products, int threads)
+  // `products`: for each cut of the rows each cut of the classes.
+  BlockedHead(const Form& form, std::vector<Products> products, int threads)
       : f_(form), products_(std::move(products)), threads_(threads) {
-    key = "rows" + std::to_string(f_.block);
+    key = "rows" + std::to_string(f_.block) + ",classes" + std::to_string(f_.piece);
     footprint = static_cast<Bytes>(sizeof *this);
     Bytes scratch = 0;
-    for (const BlockProducts& products : products_)
-      products.for_each(f_, [&](const Product& product) {
+    for (const Products& products_of_cut : products_)
+      products_of_cut.for_each(f_, [&](const Product& product) {
         scratch = std::max(scratch, product.scratch_bytes());
         footprint += product.footprint();
         transient = std::max(transient, product.transient());
@@ -135,12 +149,10 @@ class BlockedHead final : public Kernel {
     char* base = static_cast<char*>(workspace);
     double* sums = reinterpret_cast<double*>(base + sums_at_);
     if (f_.dbias >= 0) std::fill(sums, sums + f_.classes, 0.0);
-    if (f_.dw >= 0 && f_.rows > f_.block) clear(static_cast<float*>(out[f_.dw]));
-    size_t which = 0;
-    for (Dim first = 0; first < f_.rows; first += f_.block) {
-      if (f_.rows - first < products_[which].rows) ++which;
-      run_block(products_[which], first, in, out, base);
-    }
+    if (f_.dw >= 0 && f_.rows > f_.block)
+      clear(static_cast<float*>(out[f_.dw]), f_.classes * f_.inner);
+    for (Dim first = 0; first < f_.rows; first += f_.block)
+      run_block({first, std::min(f_.block, f_.rows - first), in, out, base});
     if (f_.dbias < 0) return;
     float* dbias = static_cast<float*>(out[f_.dbias]);
     for (Dim c = 0; c < f_.classes; ++c) dbias[c] = static_cast<float>(sums[c]);
@@ -149,61 +161,130 @@ class BlockedHead final : public Kernel {
  private:
   static constexpr Bytes kAlignment = 64;
 
-  void clear(float* dw) const {
-    const Dim count = f_.classes * f_.inner;
+  struct Block {
+    Dim first, rows;
+    void* const* in;
+    void* const* out;
+    char* base;  // of the workspace
+    float* logits() const { return reinterpret_cast<float*>(base); }
+  };
+
+  void clear(float* to, Dim count) const {
     parallel_ranges(threads_, count, count,
-                    [&](Dim begin, Dim end) { std::fill(dw + begin, dw + end, 0.0f); });
+                    [&](Dim begin, Dim end) { std::fill(to + begin, to + end, 0.0f); });
   }
 
-  void run_block(BlockProducts& products, Dim first, void* const* in, void* const* out,
-                 char* base) {
-    float* block = reinterpret_cast<float*>(base);
-    const float* h = static_cast<const float*>(in[0]) + first * f_.inner;
-    const float* w = static_cast<const float*>(in[1]);
-    void* scratch = base + scratch_at_;
-    products.logits.run(h, w, block, scratch,
-                        f_.bias < 0 ? nullptr : static_cast<const float*>(in[f_.bias]));
-    soften(block, first, products.rows, in, out);
+  Products& products(Dim rows, Dim classes) {
+    for (Products& candidate : products_)
+      if (candidate.rows == rows && candidate.classes == classes) return candidate;
+    return products_[0];  // unreachable: the cuts cover all blocks and pieces
+  }
+
+  // Calls body(first class, classes, the piece's logits) for each piece.
+  template <class Body>
+  void for_pieces(const Block& block, const Body& body) const {
+    for (Dim c = 0; c < f_.classes; c += f_.piece)
+      body(c, std::min(f_.piece, f_.classes - c), block.logits() + block.rows * c);
+  }
+
+  void run_block(const Block& block) {
+    const float* h = static_cast<const float*>(block.in[0]) + block.first * f_.inner;
+    const float* w = static_cast<const float*>(block.in[1]);
+    const float* bias = f_.bias < 0 ? nullptr : static_cast<const float*>(block.in[f_.bias]);
+    void* scratch = block.base + scratch_at_;
+    const Dim step = f_.transpose_b ? f_.inner : 1;  // from a class to the next in w and dw
+    for_pieces(block, [&](Dim c, Dim classes, float* logits) {
+      products(block.rows, classes)
+          .logits.run(h, w + c * step, logits, scratch, bias ? bias + c : nullptr);
+    });
+    soften(block);
     if (f_.dloss < 0) return;
-    float* dw = static_cast<float*>(out[f_.dw]);
-    if (f_.transpose_b)
-      products.dw.run(block, h, dw, scratch);
-    else
-      products.dw.run(h, block, dw, scratch);
-    if (f_.dbias >= 0) add_columns(block, products.rows, base);
+    float* dw = static_cast<float*>(block.out[f_.dw]);
+    for_pieces(block, [&](Dim c, Dim classes, const float* dlogits) {
+      Product& product = products(block.rows, classes).dw;
+      if (f_.transpose_b)
+        product.run(dlogits, h, dw + c * step, scratch);
+      else
+        product.run(h, dlogits, dw + c * step, scratch);
+      if (f_.dbias >= 0) add_columns(dlogits, block.rows, classes, block.base, c);
+    });
     // May overwrite h, whose block is used up.
-    products.dh.run(block, w, static_cast<float*>(out[f_.dh]) + first * f_.inner, scratch);
-  }
-
-  // Logits become dlogits (without gradients: probabilities), in place.
-  void soften(float* block, Dim first, Dim rows, void* const* in, void* const* out) const {
-    const Dim n = f_.classes;
-    const int32_t* labels = static_cast<const int32_t*>(in[2]) + first;
-    const float* dloss = f_.dloss < 0 ? nullptr : static_cast<const float*>(in[f_.dloss]) + first;
-    float* loss = static_cast<float*>(out[0]) + first;
-    float* correct = static_cast<float*>(out[f_.correct]) + first;
-    parallel_ranges(threads_, rows, 4 * rows * n, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) {
-        float* row = block + i * n;
-        loss[i] = cross_entropy_row(row, labels[i], row, n);
-        correct[i] = largest_at(row, labels[i], n) ? 1.0f : 0.0f;
-        if (dloss) cross_entropy_gradient_row(row, labels[i], dloss[i], row, n);
-      }
+    float* dh = static_cast<float*>(block.out[f_.dh]) + block.first * f_.inner;
+    if (f_.classes > f_.piece) clear(dh, block.rows * f_.inner);
+    for_pieces(block, [&](Dim c, Dim classes, const float* dlogits) {
+      products(block.rows, classes).dh.run(dlogits, w + c * step, dh, scratch);
     });
   }
 
+  // Logits become dlogits (without gradients: probabilities), in place.
+  void soften(const Block& block) const {
+    parallel_ranges(threads_, block.rows, 4 * block.rows * f_.classes, [&](Dim begin, Dim end) {
+      for (Dim i = begin; i < end; ++i) soften_row(block, i);
+    });
+  }
+
+  void soften_row(const Block& block, Dim i) const {
+    const Dim at = block.first + i, label = static_cast<const int32_t*>(block.in[2])[at];
+    const bool known = label >= 0 && label < f_.classes;
+    float* of_label = nullptr;
+    float largest = -std::numeric_limits<float>::infinity();
+    for_pieces(block, [&](Dim c, Dim classes, float* logits) {
+      float* row = logits + i * classes;
+      const float here = largest_of_piece(row, classes);
+      largest = here > largest ? here : largest;
+      if (known && c <= label && label < c + classes) of_label = row + (label - c);
+    });
+    const double logit = known ? static_cast<double>(*of_label) : 0;
+    double sum = 0;
+    for_pieces(block, [&](Dim, Dim classes, float* logits) {
+      float* row = logits + i * classes;
+      sum += exp_of_piece(row, largest, row, classes);
+    });
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    const double log_sum = static_cast<double>(largest) + std::log(sum);
+    static_cast<float*>(block.out[0])[at] = known ? static_cast<float>(log_sum - logit) : kNan;
+    for_pieces(block, [&](Dim, Dim classes, float* logits) {
+      float* row = logits + i * classes;
+      scale_piece(row, static_cast<float>(1 / sum), row, classes);
+    });
+    static_cast<float*>(block.out[f_.correct])[at] =
+        known && largest_at(block, i, label, *of_label) ? 1.0f : 0.0f;
+    if (f_.dloss < 0) return;
+    const float dloss = static_cast<const float*>(block.in[f_.dloss])[at];
+    const float of_row = known ? dloss : kNan;
+    if (known) *of_label -= 1.0f;
+    for_pieces(block, [&](Dim, Dim classes, float* logits) {
+      float* row = logits + i * classes;
+      scale_piece(row, of_row, row, classes);
+    });
+  }
+
+  // Whether the first largest of row i is `value`, at the label. A softmax is all NaN or has none:
+  // then the first element counts as the largest.
+  bool largest_at(const Block& block, Dim i, Dim label, float value) const {
+    bool result = true;
+    for_pieces(block, [&](Dim c, Dim classes, const float* probs) {
+      if (!result) return;
+      const float* row = probs + i * classes;
+      const Dim before = std::clamp<Dim>(label - c, 0, classes);
+      const Dim behind = std::clamp<Dim>(label + 1 - c, 0, classes);
+      result =
+          piece_below(row, value, before) && !piece_exceeds(row + behind, value, classes - behind);
+    });
+    return result;
+  }
+
   // In double, row by row: the order does not depend on the threads, which share out the columns.
-  void add_columns(const float* block, Dim rows, char* base) const {
-    double* sums = reinterpret_cast<double*>(base + sums_at_);
-    const Dim n = f_.classes;
-    parallel_ranges(threads_, n, rows * n, [&](Dim begin, Dim end) {
+  void add_columns(const float* dlogits, Dim rows, Dim classes, char* base, Dim c) const {
+    double* sums = reinterpret_cast<double*>(base + sums_at_) + c;
+    parallel_ranges(threads_, classes, rows * classes, [&](Dim begin, Dim end) {
       for (Dim i = 0; i < rows; ++i)
-        for (Dim c = begin; c < end; ++c) sums[c] += static_cast<double>(block[i * n + c]);
+        for (Dim k = begin; k < end; ++k) sums[k] += static_cast<double>(dlogits[i * classes + k]);
     });
   }
 
   Form f_;
-  std::vector<BlockProducts> products_;  // of whole blocks, then of the rest
+  std::vector<Products> products_;
   int threads_;
   Bytes sums_at_ = 0, scratch_at_ = 0;
 };
@@ -216,9 +297,12 @@ std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall& call) {
   // The library's generators count in 32 bits.
   if (std::max({f.rows, f.classes, f.inner}) > std::numeric_limits<int32_t>::max()) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
-  std::vector<BlockProducts> products;
-  for (Dim rows : {std::min(f.rows, f.block), f.rows > f.block ? f.rows % f.block : 0})
-    if (rows > 0 && !products.emplace_back().prepare(backend, f, rows)) return nullptr;
+  std::vector<Products> products;
+  for (Dim rows : cuts(f.rows, f.block))
+    for (Dim classes : cuts(f.classes, f.piece)) {
+      products.push_back({.rows = rows, .classes = classes});
+      if (!products.back().prepare(backend, f)) return nullptr;
+    }
   return std::make_unique<BlockedHead>(f, std::move(products), call.backend.threads());
 }
 

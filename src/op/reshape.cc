@@ -2,16 +2,28 @@
 
 #include "base/error.h"
 #include "op/infer.h"
+#include "op/recorder.h"
 
 namespace pl {
 namespace {
 
-// Input: x. Attribute: shape; -1 in front stands for x's dimension 0, so that the node holds for
-// any number of samples.
+// What the dimensions behind the first leave of x's elements.
+Dim front(const Shape& x, const std::vector<Dim>& dims) {
+  Dim rest = 1;
+  for (size_t i = 1; i < dims.size(); ++i) {
+    const auto product = dims[i] > 0 ? checked_mul(rest, dims[i]) : std::nullopt;
+    if (!product) return x[0];
+    rest = *product;
+  }
+  return x.elements() / rest;
+}
+
+// Input: x. Attribute: shape; -1 in front stands for what the other dimensions leave of x's
+// elements, so that the node holds for any number of samples.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("reshape", 1, 1, in, attrs);
   std::vector<Dim> dims = attrs.list("shape");
-  if (!dims.empty() && dims[0] == -1 && in[0].shape.rank() > 0) dims[0] = in[0].shape[0];
+  if (!dims.empty() && dims[0] == -1 && in[0].shape.rank() > 0) dims[0] = front(in[0].shape, dims);
   for (Dim dim : dims)
     if (dim < 0) reject("reshape", "dimensions that are not negative", in, attrs);
   Metas out = checked("reshape", {{in[0].dtype, Shape(std::move(dims))}, in[0]});
@@ -24,6 +36,9 @@ Metas infer(const Metas& in, const Attrs& attrs) {
 Tensors gradient(const GradientCall& call) {
   return {reshape(call.dout[0], call.in[0].shape().dims())};
 }
+
+// One of them is a multiple of the other.
+bool whole(Dim a, Dim b) { return a > 0 && b > 0 && (a % b == 0 || b % a == 0); }
 
 Rows rows(const Attrs& attrs, RowMask in) {
   if (!in) return Rows::none;
@@ -85,7 +100,11 @@ Tensor reshape(const Tensor& x, std::vector<Dim> shape) {
     shape[static_cast<size_t>(free)] = total / known;
   }
   if (Shape(shape) == x.shape()) return x;
-  if (!shape.empty() && x.shape().rank() > 0 && shape[0] == x.shape()[0]) shape[0] = -1;
+  // Samples lie one after another, so they may share dimension 0 with others (B, T, D) -> (B * T,
+  // D) and part from them again.
+  if (!shape.empty() && x.shape().rank() > 0 &&
+      (shape[0] == x.shape()[0] || (carries_rows(x) && whole(shape[0], x.shape()[0]))))
+    shape[0] = -1;
   return apply(kReshape, {x}, {{"shape", std::move(shape)}})[0];
 }
 

@@ -28,13 +28,14 @@ Tensor softmax_cross_entropy_gradient(const Tensor& probs, const Tensor& targets
                                       const Tensor& dloss);
 
 namespace cpu {
-// One row each, for kernels that have rows of logits at hand. The loss and the softmax (`probs` may
-// be `logits`), the gradient from the softmax (`dlogits` may be `probs`), and whether the first
-// largest element is at the label.
-float cross_entropy_row(const float* logits, int32_t label, float* probs, Dim classes);
-void cross_entropy_gradient_row(const float* probs, int32_t label, float dloss, float* dlogits,
-                                Dim classes);
-bool largest_at(const float* row, int32_t label, Dim classes);
+// Pieces of a row, for kernels that have logits at hand: the largest element; exp(x - largest), of
+// which the sum is returned, and x * factor, each to a place that may be `x`.
+float largest_of_piece(const float* x, Dim count);
+double exp_of_piece(const float* x, float largest, float* to, Dim count);
+void scale_piece(const float* x, float factor, float* to, Dim count);
+// Whether all elements are below the limit (NaN is not), and whether any is above (NaN is not).
+bool piece_below(const float* x, float limit, Dim count);
+bool piece_exceeds(const float* x, float limit, Dim count);
 
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall&);
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const PrepareCall&);

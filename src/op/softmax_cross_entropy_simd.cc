@@ -102,27 +102,25 @@ bool any_above(const float* x, float limit, Dim count) {
   return false;
 }
 
-// Writes softmax(x) to `probs`, which may be `x`; returns max(x) + log(sum(exp(x - max(x)))).
-double softmax_row(const float* x, float* probs, Dim classes) {
+// Writes exp(x - largest) to `to`, which may be `x`; returns the sum.
+double exp_row(const float* x, float largest, float* to, Dim count) {
   constexpr Dim kBlock = 64 * kLanes;
-  const float largest = largest_of(x, classes);
   double sum = 0;
-  for (Dim begin = 0; begin < classes; begin += kBlock) {
-    const Dim end = std::min(classes, begin + kBlock);
+  for (Dim begin = 0; begin < count; begin += kBlock) {
+    const Dim end = std::min(count, begin + kBlock);
     float sums[kLanes] = {};
     Dim c = begin;
-    for (; c + kLanes <= end; c += kLanes) exp_block(x + c, largest, probs + c, sums);
+    for (; c + kLanes <= end; c += kLanes) exp_block(x + c, largest, to + c, sums);
     if (c < end) {
       float rest[kLanes];
       std::fill(rest, rest + kLanes, -std::numeric_limits<float>::infinity());
       std::copy(x + c, x + end, rest);
       exp_block(rest, largest, rest, sums);
-      std::copy(rest, rest + (end - c), probs + c);
+      std::copy(rest, rest + (end - c), to + c);
     }
     for (float lane : sums) sum += static_cast<double>(lane);
   }
-  scale_row(probs, static_cast<float>(1 / sum), probs, classes);
-  return static_cast<double>(largest) + std::log(sum);
+  return sum;
 }
 
 }  // namespace pl::cpu::HWY_NAMESPACE
@@ -131,34 +129,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
+HWY_EXPORT(largest_of);
+HWY_EXPORT(exp_row);
 HWY_EXPORT(scale_row);
-HWY_EXPORT(softmax_row);
 HWY_EXPORT(all_below);
 HWY_EXPORT(any_above);
 
-float cross_entropy_row(const float* logits, int32_t label, float* probs, Dim classes) {
-  const bool known = label >= 0 && label < classes;
-  // Read before probs overwrite it.
-  const double of_label = known ? static_cast<double>(logits[label]) : 0;
-  const double log_sum = HWY_DYNAMIC_DISPATCH(softmax_row)(logits, probs, classes);
-  return known ? static_cast<float>(log_sum - of_label) : std::numeric_limits<float>::quiet_NaN();
+float largest_of_piece(const float* x, Dim count) {
+  return HWY_DYNAMIC_DISPATCH(largest_of)(x, count);
 }
-
-void cross_entropy_gradient_row(const float* probs, int32_t label, float dloss, float* dlogits,
-                                Dim classes) {
-  const bool known = label >= 0 && label < classes;
-  // Read before dlogits overwrite it.
-  const float of_label = known ? (probs[label] - 1.0f) * dloss : 0.0f;
-  const float scale = known ? dloss : std::numeric_limits<float>::quiet_NaN();
-  HWY_DYNAMIC_DISPATCH(scale_row)(probs, scale, dlogits, classes);
-  if (known) dlogits[label] = of_label;
+double exp_of_piece(const float* x, float largest, float* to, Dim count) {
+  return HWY_DYNAMIC_DISPATCH(exp_row)(x, largest, to, count);
 }
-
-// Of rows that hold no NaN, or nothing else, as those of a softmax: then the first is the largest.
-bool largest_at(const float* row, int32_t label, Dim classes) {
-  if (label < 0 || label >= classes) return false;
-  return HWY_DYNAMIC_DISPATCH(all_below)(row, row[label], label) &&
-         !HWY_DYNAMIC_DISPATCH(any_above)(row + label + 1, row[label], classes - label - 1);
+void scale_piece(const float* x, float factor, float* to, Dim count) {
+  HWY_DYNAMIC_DISPATCH(scale_row)(x, factor, to, count);
+}
+bool piece_below(const float* x, float limit, Dim count) {
+  return HWY_DYNAMIC_DISPATCH(all_below)(x, limit, count);
+}
+bool piece_exceeds(const float* x, float limit, Dim count) {
+  return HWY_DYNAMIC_DISPATCH(any_above)(x, limit, count);
 }
 
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall& call) {
@@ -171,8 +161,20 @@ std::unique_ptr<Kernel> sparse_softmax_cross_entropy_simd(const PrepareCall& cal
     float* loss = static_cast<float*>(out[0]);
     float* probs = static_cast<float*>(out[1]);
     parallel_ranges(threads, rows, 4 * rows * n, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i)
-        loss[i] = cross_entropy_row(logits + i * n, labels[i], probs + i * n, n);
+      for (Dim i = begin; i < end; ++i) {
+        const float* x = logits + i * n;
+        float* p = probs + i * n;
+        const Dim label = labels[i];
+        const bool known = label >= 0 && label < n;
+        // Read before probs overwrite it.
+        const double of_label = known ? static_cast<double>(x[label]) : 0;
+        const float largest = largest_of_piece(x, n);
+        const double sum = exp_of_piece(x, largest, p, n);
+        scale_piece(p, static_cast<float>(1 / sum), p, n);
+        const double log_sum = static_cast<double>(largest) + std::log(sum);
+        loss[i] = known ? static_cast<float>(log_sum - of_label)
+                        : std::numeric_limits<float>::quiet_NaN();
+      }
     });
   });
 }
@@ -187,8 +189,16 @@ std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient_simd(const Prepare
     const float* dloss = static_cast<const float*>(in[2]);
     float* dlogits = static_cast<float*>(out[0]);
     parallel_ranges(threads, rows, rows * n, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i)
-        cross_entropy_gradient_row(probs + i * n, labels[i], dloss[i], dlogits + i * n, n);
+      for (Dim i = begin; i < end; ++i) {
+        const float* p = probs + i * n;
+        const Dim label = labels[i];
+        const bool known = label >= 0 && label < n;
+        // Read before dlogits overwrite it.
+        const float of_label = known ? (p[label] - 1.0f) * dloss[i] : 0.0f;
+        const float scale = known ? dloss[i] : std::numeric_limits<float>::quiet_NaN();
+        scale_piece(p, scale, dlogits + i * n, n);
+        if (known) dlogits[i * n + label] = of_label;
+      }
     });
   });
 }

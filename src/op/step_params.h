@@ -15,7 +15,8 @@ struct StepParams {
   double loss_scale = 1;
   int64_t rows = 0;        // samples in the full batch
   int64_t row_offset = 0;  // of this micro-batch's first sample in the full batch
-  int64_t reserved[2] = {0, 0};
+  int64_t call_rows = 0;   // samples in this micro-batch; 0: all
+  int64_t reserved = 0;
 };
 static_assert(sizeof(StepParams) == 64);
 

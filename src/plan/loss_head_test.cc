@@ -147,6 +147,16 @@ TEST(LossHead, GivesTheNumbersOfTheSeparateNodes) {
       }
 }
 
+TEST(LossHead, GivesTheNumbersOfTheSeparateNodesInPiecesOfTheClasses) {
+  CpuBackend backend(2);
+  for (bool tied : {false, true}) {
+    const Graph graph = step_of({.rows = 300, .classes = 4100, .tied = tied});
+    EXPECT_LT(
+        difference_of(two_steps(graph, backend, all_passes_off()), two_steps(graph, backend, {})),
+        2e-6);
+  }
+}
+
 TEST(LossHead, GivesTheSameNumbersWithoutAccuracyAndInEvaluation) {
   CpuBackend backend(1);
   for (bool train : {false, true})

@@ -1,56 +1,243 @@
-// make_plan: storage, addresses, and the figures people ask for.
+// make_plan: from a decision to addresses, and the figures people ask for. Loop bodies are laid out
+// first; a body's height is the workspace of its loop node.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "plan/graph_problem.h"
 #include "plan/plan.h"
-#include "plan/storage.h"
 
 namespace pl {
 namespace {
 
-// No schedule of this graph uses less than its variables and what its largest step reads and
-// writes.
-Bytes schedule_floor(const Graph& graph, const Storage& storage, Bytes persistent) {
-  Bytes largest = 0;
-  std::vector<int> seen;
-  for (size_t s = 0; s < storage.order.size(); ++s) {
-    seen.clear();
-    if (storage.workspace_block[s] >= 0) seen.push_back(storage.workspace_block[s]);
-    const Node& node = graph.nodes[index(storage.order[s])];
-    for (const auto* list : {&node.in, &node.out})
-      for (ValueId id : *list)
-        if (storage.block_of[index(id)] >= 0) seen.push_back(storage.block_of[index(id)]);
-    std::sort(seen.begin(), seen.end());
-    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-    Bytes bytes = 0;
-    for (int block : seen) bytes += storage.blocks[index(block)].bytes;
-    largest = std::max(largest, bytes);
+constexpr size_t kCulprits = 5;
+
+// A graph in its final order, with addresses from 0.
+struct Laid {
+  GraphProblem made;
+  std::vector<int> steps;  // nodes of the problem
+  Layout layout;
+  Bytes height = 0;
+  std::vector<Bytes> live;  // at each step, a loop counting what its body really has live at most
+  int peak_step = -1;
+  Bytes floor = 0;  // certificate for the transient part
+  std::vector<Laid> bodies;
+};
+
+const Node& node_at(const Graph& graph, const Laid& laid, size_t step) {
+  return graph.nodes[index(laid.made.node_of[index(laid.steps[step])])];
+}
+
+Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, Bytes alignment,
+         const Loop* loop) {
+  check(facts.nodes.size() == graph.nodes.size() && facts.loops.size() == graph.loops.size(),
+        "one Facts per node");
+  Laid laid;
+  laid.bodies.resize(graph.loops.size());
+  std::vector<Facts> nodes = facts.nodes, least = facts.nodes;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const int l = graph.nodes[n].loop;
+    if (l < 0) continue;
+    check(graph.loops[index(l)].carried.empty(), "carried values are not planned");
+    Laid& body = laid.bodies[index(l)];
+    body = lay(graph.loops[index(l)].body, facts.loops[index(l)],
+               index(l) < decision.loops.size() ? decision.loops[index(l)] : Decision{}, alignment,
+               &graph.loops[index(l)]);
+    nodes[n].workspace = body.height;
+    least[n].workspace = body.floor;
   }
-  return persistent + largest;
+  laid.made = make_problem(graph, nodes, alignment, loop);
+  auto steps = lower(laid.made.problem, decision.drops);
+  check(steps.has_value(), "a drop that cannot be");
+  laid.steps = std::move(*steps);
+  laid.layout = lay_out(laid.made.problem, laid.steps);
+  const int count = static_cast<int>(laid.steps.size());
+  laid.height = assign_addresses(laid.layout.blocks, count);
+  laid.live = live_bytes(laid.layout.blocks, count);
+  for (size_t s = 0; s < laid.steps.size(); ++s)
+    if (const int l = node_at(graph, laid, s).loop; l >= 0) {
+      const Laid& body = laid.bodies[index(l)];
+      const Bytes most =
+          body.live.empty() ? 0 : *std::max_element(body.live.begin(), body.live.end());
+      laid.live[s] -= body.height - most;
+    }
+  laid.peak_step =
+      static_cast<int>(std::max_element(laid.live.begin(), laid.live.end()) - laid.live.begin());
+  laid.floor = graph.loops.empty()
+                   ? lower_bound(laid.made.problem)
+                   : lower_bound(make_problem(graph, least, alignment, loop).problem);
+  return laid;
 }
 
-// The category that a block counts for: that of the value in it, or workspace.
-Category category_of(const Graph& graph, const Storage& storage, size_t block) {
-  const ValueId value = storage.first_value[block];
-  return value < 0 ? Category::workspace : graph.values[index(value)].category;
+// The value that opened each block; -1 for workspaces.
+std::vector<ValueId> owners(const Graph& graph, const Laid& laid) {
+  std::vector<ValueId> owner(laid.layout.blocks.size(), -1);
+  for (size_t v = 0; v < graph.values.size(); ++v)
+    if (laid.layout.source_block[v] >= 0)
+      owner[index(laid.layout.source_block[v])] = static_cast<ValueId>(v);
+  for (size_t s = 0; s < laid.steps.size(); ++s) {
+    const Problem::Node& node = laid.made.problem.nodes[index(laid.steps[s])];
+    for (size_t w = 0; w < node.writes.size(); ++w) {
+      const int block = laid.layout.steps[s].writes[w];
+      if (block >= 0 && owner[index(block)] < 0) owner[index(block)] = node.writes[w];
+    }
+  }
+  return owner;
 }
 
-void fill_peak(const Graph& graph, const Storage& storage, const VariableLayout& layout,
-               Plan& plan) {
-  const int steps = static_cast<int>(storage.order.size());
-  const auto live = live_bytes(storage.blocks, steps);
-  plan.peak_step =
-      live.empty() ? -1
-                   : static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
-  for (const auto& entry : layout.entries)
-    plan.at_peak[index(static_cast<int>(entry.category))] +=
-        align_up(entry.meta.bytes(), plan.alignment);
-  for (size_t b = 0; b < storage.blocks.size(); ++b)
-    if (storage.blocks[b].start <= plan.peak_step && plan.peak_step <= storage.blocks[b].end)
-      plan.at_peak[index(static_cast<int>(category_of(graph, storage, b)))] +=
-          storage.blocks[b].bytes;
-  for (Bytes bytes : plan.at_peak) plan.bound += bytes;
+// Adds what is live at the fullest step, by category and by value.
+void add_peak(const Graph& graph, const Laid& laid, Plan& plan) {
+  const std::vector<ValueId> owner = owners(graph, laid);
+  const int peak = laid.peak_step;
+  const auto at = static_cast<size_t>(peak);
+  const bool steps = at < laid.steps.size();
+  const int loop = steps ? node_at(graph, laid, at).loop : -1;
+  for (size_t b = 0; b < laid.layout.blocks.size(); ++b) {
+    const Block& block = laid.layout.blocks[b];
+    if (block.start > peak || block.end < peak) continue;
+    const bool workspace = steps && static_cast<int>(b) == laid.layout.steps[at].workspace;
+    if (workspace && loop >= 0) continue;  // the body says what is in it
+    LiveValue live{.category = Category::workspace, .bytes = block.bytes};
+    if (workspace) {
+      const Node& node = node_at(graph, laid, at);
+      live.op = node.op;
+      live.path = node.path;
+      live.meta = {Dtype::uint8, Shape{block.bytes}};
+    } else {
+      const Value& value = graph.values[index(owner[b])];
+      live.category = value.category;
+      live.path = value.path;
+      live.op = value.producer < 0 ? "input" : graph.nodes[index(value.producer)].op;
+      live.meta = value.meta;
+    }
+    plan.at_peak[index(static_cast<int>(live.category))] += block.bytes;
+    plan.culprits.push_back(std::move(live));
+  }
+  if (loop >= 0) add_peak(graph.loops[index(loop)].body, laid.bodies[index(loop)], plan);
+}
+
+// Turns blocks into offsets from the arena's start.
+class Emitter {
+ public:
+  Emitter(const Graph& graph, const GraphFacts& facts, const Laid& laid, ByteOffset base,
+          Bytes alignment)
+      : graph_(graph), facts_(facts), laid_(laid), base_(base), outside_(graph.values.size(), -1) {
+    plan_.alignment = alignment;
+    plan_.persistent = base;
+    plan_.arena = base + laid.height;
+  }
+
+  // Where a value lies that has no block here.
+  void place(ValueId id, ByteOffset at) { outside_[index(laid_.made.root[index(id)])] = at; }
+
+  Plan run(int64_t trips) {
+    for (const Variable& variable : graph_.variables)
+      plan_.variable_at.push_back(outside_[index(variable.first)]);
+    for (size_t v = 0; v < graph_.values.size(); ++v)  // all versions share the place
+      if (graph_.values[v].variable >= 0)
+        outside_[v] = plan_.variable_at[index(graph_.values[v].variable)];
+    plan_.loops.resize(graph_.loops.size());
+    std::vector<bool> ran(graph_.nodes.size(), false);
+    for (size_t s = 0; s < laid_.steps.size(); ++s) {
+      emit(s);
+      account(s, ran, trips);
+    }
+    for (ValueId id : graph_.inputs)
+      plan_.input_at.push_back(place_of(id, laid_.layout.source_block[index(id)]));
+    for (ValueId id : graph_.keep) {
+      const ValueId root = laid_.made.root[index(id)];
+      plan_.keep_at.push_back(place_of(root, laid_.layout.final_block[index(root)]));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // What has no bytes may lie anywhere.
+  ByteOffset place_of(ValueId root, int block) const {
+    if (block >= 0) return base_ + laid_.layout.blocks[index(block)].at;
+    return laid_.made.outside[index(root)] ? outside_[index(root)] : base_;
+  }
+
+  void emit(size_t s) {
+    const int n = laid_.steps[s];
+    const Problem::Node& made = laid_.made.problem.nodes[index(n)];
+    const StepBlocks& blocks = laid_.layout.steps[s];
+    const NodeId id = laid_.made.node_of[index(n)];
+    const Node& node = graph_.nodes[index(id)];
+    Step step{.node = id};
+    for (int read : laid_.made.read_of[index(n)])
+      step.in.push_back(place_of(made.reads[index(read)], blocks.reads[index(read)]));
+    for (size_t o = 0; o < node.out.size(); ++o)
+      step.out.push_back(place_of(made.writes[o], blocks.writes[o]));
+    if (blocks.workspace >= 0)
+      step.workspace_at = base_ + laid_.layout.blocks[index(blocks.workspace)].at;
+    if (node.loop >= 0) emit_loop(node, step);
+    plan_.steps.push_back(std::move(step));
+  }
+  void emit_loop(const Node& node, const Step& step) {
+    const Loop& loop = graph_.loops[index(node.loop)];
+    const ByteOffset base = step.workspace_at > 0 ? step.workspace_at : base_;
+    Emitter body(loop.body, facts_.loops[index(node.loop)], laid_.bodies[index(node.loop)], base,
+                 plan_.alignment);
+    auto outer = [&](ValueId id) {
+      for (size_t i = 0; i < node.in.size(); ++i)
+        if (node.in[i] == id) return step.in[i];
+      for (size_t o = 0; o < node.out.size(); ++o)
+        if (node.out[o] == id) return step.out[o];
+      throw InternalError("[plan] a loop link leads nowhere");
+    };
+    for (const auto* list : {&loop.shared, &loop.sliced})
+      for (const Loop::In& link : *list) body.place(link.body, outer(link.outer));
+    for (const Loop::Out& link : loop.stacked) body.place(link.body, outer(link.outer));
+    for (const Loop::Out& link : loop.accumulated) {
+      const VariableId variable = loop.body.values[index(link.body)].variable;
+      body.place(loop.body.variables[index(variable)].first, outer(link.outer));
+    }
+    plan_.loops[index(node.loop)] = body.run(loop.trips);
+  }
+
+  void account(size_t s, std::vector<bool>& ran, int64_t trips) {
+    const NodeId id = laid_.made.node_of[index(laid_.steps[s])];
+    const Node& node = graph_.nodes[index(id)];
+    const double times = static_cast<double>(trips);
+    if (node.loop >= 0) {
+      const Plan& body = plan_.loops[index(node.loop)];
+      plan_.ms += body.ms;
+      plan_.recomputed.values += body.recomputed.values;
+      plan_.recomputed.bytes += body.recomputed.bytes;
+      plan_.recomputed.ms += body.recomputed.ms;
+      return;
+    }
+    const double ms = facts_.nodes[index(id)].ms * times;
+    plan_.ms += ms;
+    if (ran[index(id)]) {
+      plan_.recomputed.ms += ms;
+      plan_.recomputed.values += trips * static_cast<int64_t>(node.out.size());
+      for (ValueId out : node.out)
+        plan_.recomputed.bytes += trips * graph_.values[index(out)].meta.bytes();
+    }
+    ran[index(id)] = true;
+  }
+
+  const Graph& graph_;
+  const GraphFacts& facts_;
+  const Laid& laid_;
+  ByteOffset base_;
+  std::vector<ByteOffset> outside_;  // per value without a block here
+  Plan plan_;
+};
+
+// All numerics keys in base order, whatever is computed twice; a split is part of it.
+void hash_keys(const Graph& graph, const GraphFacts& facts, Xxh3& keys) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const std::string& key = facts.nodes[n].key;
+    keys.update(key.data(), key.size() + 1);
+    if (const int l = graph.nodes[n].loop; l >= 0) {
+      const int64_t trips = graph.loops[index(l)].trips;
+      keys.update(&trips, sizeof trips);
+      hash_keys(graph.loops[index(l)].body, facts.loops[index(l)], keys);
+    }
+  }
 }
 
 }  // namespace
@@ -73,80 +260,56 @@ VariableLayout layout_variables(const std::vector<Variable>& variables, Bytes al
   return layout;
 }
 
-Plan make_plan(const Graph& graph, std::span<const Facts> facts, const VariableLayout& layout,
-               Bytes alignment) {
-  check(facts.size() == graph.nodes.size(), "one Facts per node");
-  Storage storage = derive_storage(graph, facts, alignment);
-  const int steps = static_cast<int>(storage.order.size());
-  Plan plan;
-  plan.alignment = alignment;
-  plan.persistent = layout.bytes;
-  plan.arena = layout.bytes + assign_addresses(storage.blocks, steps);
+Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout& layout,
+               Bytes alignment, const Decision& decision) {
+  const Laid laid = lay(graph, facts, decision, alignment, nullptr);
+  Emitter emitter(graph, facts, laid, layout.bytes, alignment);
   for (const Variable& variable : graph.variables) {
     const auto* entry = layout.find(variable.path);
     check(entry && entry->meta == variable.meta, "a variable is missing from the layout");
-    plan.variable_at.push_back(entry->at);
+    emitter.place(variable.first, entry->at);
   }
-  auto offset = [&](ValueId id) {
-    const VariableId variable = storage.variable_of[index(id)];
-    if (variable >= 0) return plan.variable_at[index(variable)];
-    return plan.persistent + storage.blocks[index(storage.block_of[index(id)])].at;
-  };
+  Plan plan = emitter.run(1);
   Xxh3 keys;
-  for (int s = 0; s < steps; ++s) {
-    const NodeId id = storage.order[index(s)];
-    Step step{.node = id};
-    for (ValueId in : graph.nodes[index(id)].in) step.in.push_back(offset(in));
-    for (ValueId out : graph.nodes[index(id)].out) step.out.push_back(offset(out));
-    const int workspace = storage.workspace_block[index(s)];
-    if (workspace >= 0) step.workspace_at = plan.persistent + storage.blocks[index(workspace)].at;
-    plan.steps.push_back(std::move(step));
-    plan.ms += facts[index(id)].ms;
-    keys.update(facts[index(id)].key.data(), facts[index(id)].key.size() + 1);
-  }
-  for (ValueId id : graph.inputs) plan.input_at.push_back(offset(id));
-  for (ValueId id : graph.keep) plan.keep_at.push_back(offset(id));
+  hash_keys(graph, facts, keys);
   plan.numerics = hex16(keys.digest());
-  plan.floor = schedule_floor(graph, storage, plan.persistent);
-  fill_peak(graph, storage, layout, plan);
+  plan.floor = layout.bytes + laid.floor;
+  plan.peak_step = laid.peak_step;
+  add_peak(graph, laid, plan);
+  for (const auto& entry : layout.entries)
+    plan.at_peak[index(static_cast<int>(entry.category))] +=
+        align_up(entry.meta.bytes(), alignment);
+  for (Bytes bytes : plan.at_peak) plan.bound += bytes;
+  std::stable_sort(plan.culprits.begin(), plan.culprits.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (plan.culprits.size() > kCulprits) plan.culprits.resize(kCulprits);
   return plan;
 }
 
-std::vector<LiveValue> live_at_peak(const Graph& graph, const Plan& plan,
-                                    std::span<const Facts> facts) {
-  const Storage storage = derive_storage(graph, facts, plan.alignment);
-  std::vector<LiveValue> result;
-  for (size_t b = 0; b < storage.blocks.size(); ++b) {
-    const Block& block = storage.blocks[b];
-    if (block.start > plan.peak_step || block.end < plan.peak_step) continue;
-    const ValueId value = storage.first_value[b];
-    const NodeId node =
-        value < 0 ? storage.order[index(block.start)] : graph.values[index(value)].producer;
-    LiveValue live{.category = category_of(graph, storage, b), .bytes = block.bytes};
-    live.op = node < 0 ? "input" : graph.nodes[index(node)].op;
-    live.path = value >= 0 ? graph.values[index(value)].path : graph.nodes[index(node)].path;
-    live.meta =
-        value >= 0 ? graph.values[index(value)].meta : Meta{Dtype::uint8, Shape{block.bytes}};
-    result.push_back(std::move(live));
-  }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  return result;
-}
+namespace {
 
-std::string print(const Graph& graph, const Plan& plan) {
-  std::string out = "arena " + std::to_string(plan.arena) + " persistent " +
-                    std::to_string(plan.persistent) + " bound " + std::to_string(plan.bound) + "\n";
+void print_into(const Graph& graph, const Plan& plan, const std::string& indent, std::string& out) {
   for (const Step& step : plan.steps) {
     const Node& node = graph.nodes[index(step.node)];
-    out += node.op + "(";
+    out += indent + node.op + "(";
     for (size_t i = 0; i < step.in.size(); ++i)
       out += (i ? ", @" : "@") + std::to_string(step.in[i]);
     out += ") ->";
     for (ByteOffset at : step.out) out += " @" + std::to_string(at);
     if (!node.path.empty()) out += "  # " + node.path;
     out += "\n";
+    if (node.loop >= 0)
+      print_into(graph.loops[index(node.loop)].body, plan.loops[index(node.loop)], indent + "  ",
+                 out);
   }
+}
+
+}  // namespace
+
+std::string print(const Graph& graph, const Plan& plan) {
+  std::string out = "arena " + std::to_string(plan.arena) + " persistent " +
+                    std::to_string(plan.persistent) + " bound " + std::to_string(plan.bound) + "\n";
+  print_into(graph, plan, "", out);
   return out;
 }
 

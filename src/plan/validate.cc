@@ -2,9 +2,12 @@
 // plan and the catalogue's alias, in-place and version pairs, and shares no code with the planner.
 //
 // Memory is a map of disjoint byte ranges, each holding one value's content. A step first checks
-// that every operand is there whole, then writes: a write wipes whatever it touches.
+// that every operand is there whole, then writes: a write wipes whatever it touches. A step may run
+// more than once; a value then has several copies, and each reader names the one it takes.
+//
+// A loop's body is read once, for the first trip. It may write to nothing but its own part and the
+// loop's results, so that each further trip finds all it reads as the first one did.
 #include <map>
-#include <set>
 
 #include "base/error.h"
 #include "plan/plan.h"
@@ -14,16 +17,26 @@ namespace {
 
 class Replay {
  public:
-  Replay(const Graph& graph, const Plan& plan, std::span<const Facts> facts)
+  // `outer`: the graph is the body of its `loop`. What lies outside of the body's own part is then
+  // its business.
+  Replay(const Graph& graph, const Plan& plan, const GraphFacts& facts,
+         const Replay* outer = nullptr, const Loop* loop = nullptr)
       : graph_(graph),
         plan_(plan),
         facts_(facts),
+        outer_(outer),
+        loop_(loop),
         content_(graph.values.size()),
+        outside_(graph.values.size(), false),
         runs_(graph.nodes.size(), 0) {}
 
   void run() {
+    require(facts_.nodes.size() == graph_.nodes.size(), "facts are missing");
+    require(plan_.alignment > 0, "the alignment is no number of bytes");
     require(plan_.persistent >= 0 && plan_.arena >= plan_.persistent,
             "the arena is smaller than its variables");
+    require(plan_.loops.size() == graph_.loops.size() && facts_.loops.size() == graph_.loops.size(),
+            "a loop has no plan");
     require(plan_.variable_at.size() == graph_.variables.size() &&
                 plan_.input_at.size() == graph_.inputs.size() &&
                 plan_.keep_at.size() == graph_.keep.size(),
@@ -52,7 +65,7 @@ class Replay {
     } else if (at_ == plan_.steps.size()) {
       where = " behind the last step";
     }
-    throw InternalError("[validate] " + what + where);
+    throw InternalError("[validate] " + what + where + (loop_ ? " of a loop's body" : ""));
   }
   void require(bool holds, const std::string& what) const {
     if (!holds) fail(what);
@@ -68,15 +81,33 @@ class Replay {
   void name_contents() {
     for (size_t v = 0; v < content_.size(); ++v) content_[v] = static_cast<ValueId>(v);
     for (const Node& node : graph_.nodes)
-      for (const InOut& pair : get_op(node.op).alias)
-        content_[static_cast<size_t>(node.out[static_cast<size_t>(pair.out)])] =
-            content_[static_cast<size_t>(node.in[static_cast<size_t>(pair.in)])];
+      if (node.loop < 0)
+        for (const InOut& pair : get_op(node.op).alias)
+          content_[static_cast<size_t>(node.out[static_cast<size_t>(pair.out)])] =
+              content_[static_cast<size_t>(node.in[static_cast<size_t>(pair.in)])];
+    if (!loop_) return;
+    for (const Loop::In& link : loop_->sliced) outside_[static_cast<size_t>(link.body)] = true;
+    for (const Loop::Out& link : loop_->stacked)
+      outside_[static_cast<size_t>(content(link.body))] = true;
+    // A value and its alias may both be shared: to the body they are one.
+    std::map<ValueId, ValueId> first;
+    for (const Loop::In& link : loop_->shared)
+      content_[static_cast<size_t>(link.body)] =
+          first.emplace(outer_->content(link.outer), link.body).first->second;
   }
   ValueId content(ValueId id) const { return content_[static_cast<size_t>(id)]; }
 
   void check_place(ByteOffset at, Bytes bytes, const std::string& who) const {
     require(at >= 0 && at % plan_.alignment == 0, who + " is not aligned");
     require(at <= plan_.arena && bytes <= plan_.arena - at, who + " lies outside the arena");
+  }
+
+  // What a step makes lies in the transient part, or in the part that a body has to itself.
+  void check_transient(ByteOffset at, Bytes bytes, const std::string& who) const {
+    if (loop_ && bytes > 0)
+      require(at >= plan_.persistent && at < plan_.arena, who + " lies outside the body's part");
+    check_place(at, bytes, who);
+    require(bytes == 0 || at >= plan_.persistent, who + " lies among the variables");
   }
 
   void wipe(ByteOffset begin, ByteOffset end) {
@@ -100,16 +131,28 @@ class Replay {
       const Variable& variable = graph_.variables[v];
       const ByteOffset at = plan_.variable_at[v];
       const Bytes bytes = granted(variable.meta.bytes());
-      check_place(at, bytes, "variable " + variable.path);
-      require(bytes <= plan_.persistent - at,
-              "variable " + variable.path + " lies in the transient part");
-      require(free_range(at, at + bytes), "variable " + variable.path + " overlaps another");
+      if (loop_) {
+        require(at >= 0 && at % plan_.alignment == 0, variable.path + " is not aligned");
+        require(!touch(at, bytes, plan_.persistent, plan_.arena - plan_.persistent),
+                variable.path + " lies in the body's own part");
+      } else {
+        check_place(at, bytes, "variable " + variable.path);
+        require(bytes <= plan_.persistent - at,
+                "variable " + variable.path + " lies in the transient part");
+      }
+      const bool again = content(variable.first) != variable.first && holds(at, variable.first);
+      require(again || free_range(at, at + bytes),
+              "variable " + variable.path + " overlaps another");
       put(at, bytes, variable.first);
     }
     for (size_t i = 0; i < graph_.inputs.size(); ++i) {
       const Bytes bytes = granted(value(graph_.inputs[i]).meta.bytes());
-      check_place(plan_.input_at[i], bytes, "input " + value(graph_.inputs[i]).path);
-      require(plan_.input_at[i] >= plan_.persistent, "an input lies among the variables");
+      if (outside_[static_cast<size_t>(graph_.inputs[i])]) {
+        require(!touch(plan_.input_at[i], bytes, plan_.persistent, plan_.arena - plan_.persistent),
+                "a sliced input lies in the body's own part");
+      } else {
+        check_transient(plan_.input_at[i], bytes, "input " + value(graph_.inputs[i]).path);
+      }
       require(free_range(plan_.input_at[i], plan_.input_at[i] + bytes), "inputs overlap");
       put(plan_.input_at[i], bytes, graph_.inputs[i]);
     }
@@ -121,7 +164,7 @@ class Replay {
   }
 
   static bool touch(ByteOffset a, Bytes a_bytes, ByteOffset b, Bytes b_bytes) {
-    return a < b + b_bytes && b < a + a_bytes;
+    return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
   }
 
   bool listed(std::span<const InOut> pairs, size_t in, size_t out) const {
@@ -135,20 +178,23 @@ class Replay {
     const Step& step = plan_.steps[s];
     require(known(step.node), "unknown node");
     const Node& node = graph_.nodes[static_cast<size_t>(step.node)];
+    if (node.loop >= 0) {
+      play_loop(step, node);
+      return;
+    }
     const Op& op = get_op(node.op);
     require(op.alias.empty(), "an alias is no step");
     require(step.in.size() == node.in.size() && step.out.size() == node.out.size(),
             "operands are missing");
-    require(++runs_[static_cast<size_t>(step.node)] == 1 || !op.effects.writes_state,
-            "an effect runs twice");
+    const bool effect = op.effects.writes_state || !op.next_version.empty();
+    require(++runs_[static_cast<size_t>(step.node)] == 1 || !effect, "an effect runs twice");
     for (size_t i = 0; i < node.in.size(); ++i)
       require(holds(step.in[i], node.in[i]),
               "operand " + std::to_string(i) + " (%" + std::to_string(node.in[i]) + ", " +
                   value(node.in[i]).path + ") is not where it is read");
-    const Bytes workspace = granted(facts_[static_cast<size_t>(step.node)].workspace);
+    const Bytes workspace = granted(facts_.nodes[static_cast<size_t>(step.node)].workspace);
     if (workspace > 0) {
-      check_place(step.workspace_at, workspace, "the workspace");
-      require(step.workspace_at >= plan_.persistent, "the workspace lies among the variables");
+      check_transient(step.workspace_at, workspace, "the workspace");
       for (size_t i = 0; i < node.in.size(); ++i)
         require(!touch(step.workspace_at, workspace, step.in[i],
                        granted(value(node.in[i]).meta.bytes())),
@@ -160,17 +206,132 @@ class Replay {
       put(step.out[o], granted(value(node.out[o]).meta.bytes()), node.out[o]);
   }
 
+  // A loop's body runs in a part of its own, which holds nothing else meanwhile; the loop reads its
+  // operands and writes its results in the places that the body names.
+  void play_loop(const Step& step, const Node& node) {
+    const Loop& loop = graph_.loops[static_cast<size_t>(node.loop)];
+    const Plan& body = plan_.loops[static_cast<size_t>(node.loop)];
+    require(step.in.size() == node.in.size() && step.out.size() == node.out.size(),
+            "operands are missing");
+    require(++runs_[static_cast<size_t>(step.node)] == 1, "a loop runs twice");
+    require(loop.trips > 0, "a loop without trips");
+    const Bytes own = body.arena - body.persistent;
+    require(own >= 0, "a body's part is smaller than nothing");
+    require(body.alignment == plan_.alignment, "the body is aligned in another way");
+    check_transient(body.persistent, own, "the body's part");
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const Bytes bytes = granted(value(node.in[i]).meta.bytes());
+      require(holds(step.in[i], node.in[i]), "operand " + std::to_string(i) + " (" +
+                                                 value(node.in[i]).path +
+                                                 ") is not where the loop reads it");
+      require(!touch(body.persistent, own, step.in[i], bytes),
+              "the body's part has an operand in it");
+    }
+    wipe(body.persistent, body.arena);
+    for (size_t o = 0; o < node.out.size(); ++o) {
+      const Bytes bytes = granted(value(node.out[o]).meta.bytes());
+      check_transient(step.out[o], bytes, "output " + std::to_string(o));
+      require(!touch(body.persistent, own, step.out[o], bytes),
+              "the body's part has a result in it");
+      for (size_t p = 0; p < o; ++p)
+        require(!touch(step.out[o], bytes, step.out[p], granted(value(node.out[p]).meta.bytes())),
+                "outputs overlap");
+      for (size_t i = 0; i < node.in.size(); ++i)
+        require(!touch(step.out[o], bytes, step.in[i], granted(value(node.in[i]).meta.bytes())),
+                "a result of the loop overwrites an operand");
+    }
+    check_links(step, node, loop, body);
+    Replay(loop.body, body, facts_.loops[static_cast<size_t>(node.loop)], this, &loop).run();
+    for (size_t o = 0; o < node.out.size(); ++o)
+      put(step.out[o], granted(value(node.out[o]).meta.bytes()), node.out[o]);
+  }
+
+  ByteOffset place_in(const Step& step, const Node& node, ValueId id, bool out) const {
+    const auto& ids = out ? node.out : node.in;
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] == id) return (out ? step.out : step.in)[i];
+    fail("a loop link leads nowhere");
+  }
+
+  // The body sees what lies outside exactly where the loop has it, and the trips' parts of a value
+  // make up the whole.
+  void check_links(const Step& step, const Node& node, const Loop& loop, const Plan& body) const {
+    require(body.variable_at.size() == loop.body.variables.size() &&
+                body.input_at.size() == loop.body.inputs.size() &&
+                body.keep_at.size() == loop.body.keep.size(),
+            "offsets of a body are missing");
+    auto body_value = [&](ValueId id) -> const Value& {
+      require(id >= 0 && static_cast<size_t>(id) < loop.body.values.size(),
+              "a loop link names no value of the body");
+      return loop.body.values[static_cast<size_t>(id)];
+    };
+    auto variable_of = [&](ValueId id) {
+      const VariableId variable = body_value(id).variable;
+      require(variable >= 0 && static_cast<size_t>(variable) < body.variable_at.size(),
+              "a loop link names no variable of the body");
+      return static_cast<size_t>(variable);
+    };
+    auto equal = [&](ValueId inner, ValueId whole) {
+      require(body_value(inner).meta == value(whole).meta,
+              value(whole).path + " is something else in the body");
+    };
+    auto listed_place = [&](const std::vector<ValueId>& ids, const std::vector<ByteOffset>& places,
+                            ValueId id) {
+      for (size_t i = 0; i < ids.size(); ++i)
+        if (ids[i] == id) return places[i];
+      fail("a loop link names no value of the body");
+    };
+    // Part i begins i * (its bytes) behind the first, so rows must be the outermost dimension.
+    auto parts = [&](ValueId part, ValueId whole) {
+      const Meta &p = body_value(part).meta, &w = value(whole).meta;
+      bool fit = p.dtype == w.dtype && p.shape.rank() == w.shape.rank() && w.shape.rank() > 0;
+      for (int axis = 0; fit && axis < w.shape.rank(); ++axis)
+        fit = w.shape[axis] == p.shape[axis] * (axis == 0 ? loop.trips : 1);
+      require(fit, "the parts of " + value(whole).path + " do not make up the whole");
+    };
+    for (const Loop::In& link : loop.shared) {
+      equal(link.body, link.outer);
+      const size_t variable = variable_of(link.body);
+      require(loop.body.variables[variable].last == link.body, "a shared value is changed");
+      require(body.variable_at[variable] == place_in(step, node, link.outer, false),
+              "a shared value is not where the body reads it");
+    }
+    for (const Loop::In& link : loop.params) equal(link.body, link.outer);
+    for (const Loop::In& link : loop.sliced) {
+      parts(link.body, link.outer);
+      require(listed_place(loop.body.inputs, body.input_at, link.body) ==
+                  place_in(step, node, link.outer, false),
+              "a sliced value is not where the body reads it");
+    }
+    for (const Loop::Out& link : loop.stacked) {
+      parts(link.body, link.outer);
+      require(listed_place(loop.body.keep, body.keep_at, link.body) ==
+                  place_in(step, node, link.outer, true),
+              "a stacked value is not where the body writes it");
+    }
+    for (const Loop::Out& link : loop.accumulated) {
+      equal(link.body, link.outer);
+      const size_t variable = variable_of(link.body);
+      require(loop.body.variables[variable].last == link.body, "a sum is changed once more");
+      require(body.variable_at[variable] == place_in(step, node, link.outer, true),
+              "a sum is not where the body adds to it");
+    }
+    require(loop.carried.empty(), "carried values are not planned");
+  }
+
   void play_output(const Step& step, const Node& node, const Op& op, size_t o,
                    Bytes workspace) const {
     const ValueId out = node.out[o];
     const Bytes bytes = granted(value(out).meta.bytes());
-    check_place(step.out[o], bytes, "output " + std::to_string(o));
-    if (value(out).variable >= 0) {
+    if (outside_[static_cast<size_t>(out)]) {
+      require(stacked_place(out) == step.out[o], "a stacked value is not written in its place");
+      return;
+    }
+    if (value(out).variable >= 0)
       require(step.out[o] == plan_.variable_at[static_cast<size_t>(value(out).variable)],
               "a variable is not updated in its place");
-    } else {
-      require(bytes == 0 || step.out[o] >= plan_.persistent, "an output lies among the variables");
-    }
+    else
+      check_transient(step.out[o], bytes, "output " + std::to_string(o));
     if (workspace > 0)
       require(!touch(step.out[o], bytes, step.workspace_at, workspace),
               "an output overlaps the workspace");
@@ -187,11 +348,18 @@ class Replay {
     }
   }
 
+  ByteOffset stacked_place(ValueId id) const {
+    for (size_t k = 0; k < graph_.keep.size(); ++k)
+      if (content(graph_.keep[k]) == content(id)) return plan_.keep_at[k];
+    fail("a stacked value is not kept");
+  }
+
   void finish() {
     at_ = plan_.steps.size();
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
-      require(runs_[n] > 0 || !get_op(graph_.nodes[n].op).alias.empty(),
-              "node " + std::to_string(n) + " (" + graph_.nodes[n].op + ") never runs");
+      require(
+          runs_[n] > 0 || (graph_.nodes[n].loop < 0 && !get_op(graph_.nodes[n].op).alias.empty()),
+          "node " + std::to_string(n) + " (" + graph_.nodes[n].op + ") never runs");
     for (size_t v = 0; v < graph_.variables.size(); ++v)
       require(holds(plan_.variable_at[v], graph_.variables[v].last),
               "variable " + graph_.variables[v].path + " does not end with its last version");
@@ -201,8 +369,11 @@ class Replay {
 
   const Graph& graph_;
   const Plan& plan_;
-  std::span<const Facts> facts_;
-  std::vector<ValueId> content_;
+  const GraphFacts& facts_;
+  const Replay* outer_;
+  const Loop* loop_;
+  std::vector<ValueId> content_;  // per value: whose bytes it has
+  std::vector<bool> outside_;     // of a body: sliced and stacked values
   std::vector<int> runs_;
   std::map<ByteOffset, Range> memory_;  // begin -> end and content
   size_t at_ = static_cast<size_t>(-1);
@@ -210,8 +381,7 @@ class Replay {
 
 }  // namespace
 
-void validate(const Graph& graph, const Plan& plan, std::span<const Facts> facts) {
-  check(facts.size() == graph.nodes.size(), "one Facts per node");
+void validate(const Graph& graph, const Plan& plan, const GraphFacts& facts) {
   Replay(graph, plan, facts).run();
 }
 

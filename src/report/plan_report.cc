@@ -21,6 +21,80 @@ std::string bar(double fraction, int width) {
   return out;
 }
 
+// Predicted time over that without limit, minus one.
+double overhead(const PlanReport& r) {
+  return r.unlimited.ms > 0 ? std::max(0.0, r.step_ms / r.unlimited.ms - 1) : 0.0;
+}
+
+Json frontier_json(const PlanReport& r) {
+  Json list = Json::array();
+  for (const SessionPoint& point : r.frontier)
+    list.push(Json::object()
+                  .set("process_bytes", point.process())
+                  .set("step_ms", point.ms)
+                  .set("split", point.split)
+                  .set("recomputed_bytes", point.recomputed.bytes));
+  return list;
+}
+
+Json curve_json(const PlanReport& r) {
+  Json list = Json::array();
+  for (const CurvePoint& point : r.curve)
+    list.push(Json::object()
+                  .set("batch", point.batch)
+                  .set("process_bytes", point.process_bytes)
+                  .set("step_ms", point.step_ms)
+                  .set("samples_per_s", point.step_ms > 0
+                                            ? 1e3 * static_cast<double>(point.batch) / point.step_ms
+                                            : 0.0));
+  return list;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+
+// What was done to fit, in a line.
+std::string moves_text(const PlanReport& r) {
+  std::string out;
+  if (r.split > 1)
+    out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
+  if (r.recomputed.values > 0)
+    out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
+  return out;
+}
+
+std::string frontier_text(const PlanReport& r) {
+  std::string out = "\nMemory against time, every plan worth having:\n";
+  const double most = static_cast<double>(std::max<Bytes>(r.frontier.front().process(), 1));
+  for (const SessionPoint& point : r.frontier) {
+    std::string moves;
+    if (point.split > 1) moves += "  " + std::to_string(point.split) + " parts";
+    if (point.recomputed.bytes > 0)
+      moves += "  " + format_bytes(point.recomputed.bytes) + " computed again";
+    char time[32];
+    std::snprintf(time, sizeof time, "%+6.1f %%", 100 * (point.ms / r.unlimited.ms - 1));
+    out += line("  %11s %s %s", format_bytes(point.process()), std::string(time),
+                bar(static_cast<double>(point.process()) / most, 24)) +
+           moves + "\n";
+  }
+  return out;
+}
+
+std::string curve_text(const PlanReport& r) {
+  std::string out = "\n  batch      memory   samples/s\n";
+  for (const CurvePoint& point : r.curve) {
+    char text[96];
+    std::snprintf(text, sizeof text, "  %5lld %11s %11.0f\n", static_cast<long long>(point.batch),
+                  format_bytes(point.process_bytes).c_str(),
+                  point.step_ms > 0 ? 1e3 * static_cast<double>(point.batch) / point.step_ms : 0);
+    out += text;
+  }
+  return out;
+}
+
 }  // namespace
 
 Json to_json(const PlanReport& r) {
@@ -60,22 +134,28 @@ Json to_json(const PlanReport& r) {
       .set("categories", categories)
       .set("step_ms", r.step_ms)
       .set("unlimited", Json::object()
-                            .set("arena_bytes", r.arena)
-                            .set("process_bytes", r.process)
-                            .set("step_ms", r.step_ms))
-      .set("overhead", 0.0)
-      .set("split", 1)
-      .set("recomputed", Json::object().set("values", 0).set("bytes", 0).set("ms", 0.0))
+                            .set("arena_bytes", r.unlimited.arena)
+                            .set("process_bytes", r.unlimited.process())
+                            .set("step_ms", r.unlimited.ms))
+      .set("overhead", overhead(r))
+      .set("split", r.split)
+      .set("recomputed", Json::object()
+                             .set("values", r.recomputed.values)
+                             .set("bytes", r.recomputed.bytes)
+                             .set("ms", r.recomputed.ms))
       .set("offloaded_bytes", 0)
-      .set("minimum_bytes", r.process)
+      .set("minimum_bytes", r.complete ? Json(r.minimum) : Json())
       .set("bound_bytes", r.floor)
       .set("max_batch", r.max_batch ? Json(*r.max_batch) : Json())
       .set("graph_nodes", r.graph_nodes)
       .set("plan_steps", r.plan_steps)
       .set("plan_ms", r.plan_ms)
       .set("numerics", r.numerics)
+      .set("costs", r.costs.empty() ? Json() : Json(r.costs))
       .set("peak_values", culprits)
       .set("remedies", remedies);
+  if (r.with_frontier) json.set("frontier", frontier_json(r));
+  if (!r.curve.empty()) json.set("curve", curve_json(r));
   return json;
 }
 
@@ -89,7 +169,11 @@ std::string to_text(const PlanReport& r, bool color) {
   out += std::string("Training will use ") + strong + format_bytes(r.process) + plain;
   if (r.budget)
     out += " of " + format_bytes(*r.budget) + (r.fits ? ": it fits" : ": it does not fit");
-  out += "\n\n";
+  out += "\n";
+  if (const std::string moves = moves_text(r); !moves.empty())
+    out += "Without limit it would use " + format_bytes(r.unlimited.process()) + "; it fits " +
+           moves + ", for " + percent(overhead(r)) + " more time (predicted)\n";
+  out += "\n";
   const double whole = static_cast<double>(std::max<Bytes>(r.process, 1));
   auto row = [&](const std::string& name, Bytes bytes) {
     if (bytes == 0) return;
@@ -107,6 +191,11 @@ std::string to_text(const PlanReport& r, bool color) {
       out += line("  %11s  %-28s %s\n", format_bytes(value.bytes),
                   value.path + " (" + value.op + ")", value.meta.text());
   }
+  if (r.complete && r.minimum < r.unlimited.process())
+    out += "\nCan be trained in as little as " + format_bytes(r.minimum) + " (--memory " +
+           std::to_string(r.minimum) + ")\n";
+  if (r.with_frontier) out += frontier_text(r);
+  if (!r.curve.empty()) out += curve_text(r);
   if (r.max_batch && r.budget)
     out += "\nLargest batch within the budget: " + std::to_string(*r.max_batch) + "\n";
   return out;

@@ -8,15 +8,20 @@
 namespace pl {
 
 // Bytes grow nearly linearly with the batch, so the bracket is narrowed by interpolation and needs
-// few plans.
-BatchFit largest_batch(const PlanForBatch& plan_for, Bytes budget, int64_t most) {
+// few plans. Of the splits only the finest is looked at, which decides whether a batch fits.
+BatchFit largest_batch(const PlanFor& plan_for, const PlanOptions& options, Bytes budget,
+                       int64_t most) {
   BatchFit best;
+  PlanOptions quick = options;
+  quick.budget = budget;
+  quick.all = false;
+  quick.finest = true;
   auto tries = [&](int64_t batch) -> std::optional<Bytes> {
     try {
-      const SessionPlan plan = plan_for(batch);
+      const SessionPlan plan = plan_for(batch, quick);
       if (plan.process() <= budget && batch > best.batch)
         best = {batch, plan.process(), plan.prepared.front().plan.ms};
-      return plan.process();
+      return plan.frontier.back().process();
     } catch (const UserError&) {
       return std::nullopt;  // a shape too large to exist
     }
@@ -46,6 +51,12 @@ BatchFit largest_batch(const PlanForBatch& plan_for, Bytes budget, int64_t most)
     } else {
       high = guess;
     }
+  }
+  if (best.batch > 0) {  // the same batch with every split: it may be faster
+    quick.finest = false;
+    const SessionPlan plan = plan_for(best.batch, quick);
+    best.process = plan.process();
+    best.step_ms = plan.prepared.front().plan.ms;
   }
   return best;
 }

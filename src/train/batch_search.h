@@ -8,7 +8,8 @@
 
 namespace pl {
 
-using PlanForBatch = std::function<SessionPlan(int64_t batch)>;
+// Plans the run at another batch size, or under other options.
+using PlanFor = std::function<SessionPlan(int64_t batch, const PlanOptions& options)>;
 
 struct BatchFit {
   int64_t batch = 0;  // 0: not even one sample fits
@@ -16,7 +17,7 @@ struct BatchFit {
   double step_ms = 0;
 };
 
-// The largest batch of at most `most` samples whose plan is within the budget.
-BatchFit largest_batch(const PlanForBatch& plan, Bytes budget, int64_t most);
+// The largest batch of at most `most` samples that has a plan within the budget.
+BatchFit largest_batch(const PlanFor& plan, const PlanOptions& options, Bytes budget, int64_t most);
 
 }  // namespace pl

@@ -18,6 +18,14 @@ std::string line(const char* format, const std::string& a, const std::string& b,
   return text;
 }
 
+// "1.07 x the time of a step without limit".
+std::string times(double ms, double unlimited) {
+  if (!(unlimited > 0)) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f x the step time without limit", ms / unlimited);
+  return text;
+}
+
 std::string both(Bytes bytes) { return std::to_string(bytes) + " (" + format_bytes(bytes) + ")"; }
 
 }  // namespace
@@ -41,43 +49,93 @@ PlanReport describe(const SessionPlan& plan) {
   report.plan_steps = first.plan.steps.size();
   report.plan_ms = plan.plan_ms;
   report.numerics = first.plan.numerics;
-  report.culprits = live_at_peak(fullest.graph, fullest.plan, fullest.facts);
-  if (report.culprits.size() > 5) report.culprits.resize(5);
+  report.culprits = fullest.plan.culprits;
+  report.unlimited = plan.unlimited;
+  report.split = first.split;
+  report.recomputed = first.plan.recomputed;
+  report.minimum = plan.frontier.back().process();
+  report.complete = plan.complete;
+  report.frontier = plan.frontier;
+  report.split_refusal = plan.split_refusal;
   return report;
 }
 
 Bytes system_limit() { return process_resident() + host_room().least(); }
 
-void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch,
-           std::optional<Bytes> system) {
+namespace {
+
+// Switches that are off and would help if they were on.
+void try_switches(PlanReport& report, const PlanFor& plan, const PlanOptions& options,
+                  Bytes limit) {
+  auto attempt = [&](const std::string& change, const Switches& switches) {
+    PlanOptions other = options;
+    other.budget = limit;
+    other.switches = switches;
+    const SessionPlan found = plan(report.batch, other);
+    if (found.process() <= limit)
+      report.remedies.push_back({change, found.process(), found.prepared.front().plan.ms});
+  };
+  Switches switches = options.switches;
+  if (switches.split) {
+    switches.split.reset();
+    attempt(report.words.split, switches);
+  }
+  if (!switches.recompute) {
+    switches.recompute = true;
+    attempt(options.switches.split ? std::string(report.words.split) + " " + report.words.recompute
+                                   : report.words.recompute,
+            switches);
+  }
+}
+
+}  // namespace
+
+void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, int64_t most_batch,
+           bool want_max_batch, std::optional<Bytes> system) {
   if (!report.budget && !system) return;
   const Bytes limit = std::min(report.budget.value_or(kUnlimited), system.value_or(kUnlimited));
   report.fits = report.process <= limit;
   if (report.fits && (!want_max_batch || report.max_batch || !report.budget)) return;
-  const BatchFit fit =
-      largest_batch(plan, limit, report.fits ? most_batch : std::min(most_batch, report.batch - 1));
+  const BatchFit fit = largest_batch(plan, options, limit,
+                                     report.fits ? most_batch : std::min(most_batch, report.batch));
   report.max_batch = fit.batch;
   if (report.fits) return;
+  try_switches(report, plan, options, limit);
   if (fit.batch > 0)
     report.remedies.push_back(
         {report.words.batch + std::to_string(fit.batch), fit.process, fit.step_ms});
   report.remedies.push_back(
-      {report.words.memory + std::to_string(report.process), report.process, report.step_ms});
+      {report.words.memory + std::to_string(report.minimum), report.minimum, report.step_ms});
+}
+
+std::vector<CurvePoint> batch_curve(const PlanReport& report, const PlanFor& plan,
+                                    const PlanOptions& options, int64_t most_batch) {
+  std::vector<CurvePoint> curve;
+  PlanOptions each = options;
+  each.all = false;
+  for (int64_t batch = 1; batch <= std::min(most_batch, 4 * report.batch); batch *= 2) {
+    const SessionPlan found = plan(batch, each);
+    if (options.budget && found.process() > *options.budget) break;
+    curve.push_back({batch, found.process(), found.prepared.front().plan.ms});
+  }
+  return curve;
 }
 
 std::string explain(const PlanReport& r) {
   std::string out;
-  out += std::string("  smallest budget that fits: ") + r.words.memory + std::to_string(r.process) +
-         " (" + format_bytes(r.process) + ")\n";
+  out += std::string("  smallest budget that fits: ") + r.words.memory + std::to_string(r.minimum) +
+         " (" + format_bytes(r.minimum) + ")\n";
   out += "  no plan can need less than " + std::to_string(r.floor) + " (" + format_bytes(r.floor) +
          "): variables, runtime and the operands of the largest single step\n";
   out += "  what fills it:\n";
   for (const LiveValue& value : r.culprits)
     out += line("    %11s  %-28s %s\n", format_bytes(value.bytes),
                 value.path + " (" + value.op + ")", value.meta.text());
+  if (!r.split_refusal.empty()) out += "  " + r.split_refusal + "\n";
   out += "  what would make it fit:\n";
   for (const Remedy& remedy : r.remedies)
-    out += line("    %-22s %11s\n", remedy.change, format_bytes(remedy.process_bytes));
+    out += line("    %-34s %11s  %s\n", remedy.change, format_bytes(remedy.process_bytes),
+                times(remedy.step_ms, r.unlimited.ms));
   return out;
 }
 

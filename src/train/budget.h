@@ -36,6 +36,14 @@ struct Remedy {
 struct OptionWords {
   const char* batch = "--batch ";
   const char* memory = "--memory ";
+  const char* split = "--split auto";
+  const char* recompute = "--recompute auto";
+};
+
+struct CurvePoint {
+  int64_t batch = 0;
+  Bytes process_bytes = 0;
+  double step_ms = 0;
 };
 
 struct PlanReport {
@@ -48,11 +56,21 @@ struct PlanReport {
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
   Categories categories{};
   double step_ms = 0;
+  SessionPoint unlimited;
+  int64_t split = 1;
+  Recomputed recomputed;
+  Bytes minimum = 0;      // least process bytes found
+  bool complete = false;  // every plan worth having was looked for
+  std::vector<SessionPoint> frontier;
   std::optional<int64_t> max_batch;
   size_t graph_nodes = 0, plan_steps = 0;
   double plan_ms = 0;
   std::string numerics;
+  std::string costs;          // hash of the cost table that predicted times
+  std::string split_refusal;  // why the batch cannot be split, or empty
   std::vector<Remedy> remedies;
+  std::vector<CurvePoint> curve;
+  bool with_frontier = false;       // shown in full
   std::vector<LiveValue> culprits;  // the largest values at the fullest step
   OptionWords words;
 };
@@ -62,8 +80,13 @@ PlanReport describe(const SessionPlan& plan);  // the figures of the plan itself
 // Fills in whether `report.process` is within `report.budget` and within `system` (what this
 // machine can give; absent where nothing will be reserved); when it is not, the remedies, the
 // largest batch first. `want_max_batch`: searches it also when the plan fits the budget.
-void judge(PlanReport& report, const PlanForBatch& plan, int64_t most_batch, bool want_max_batch,
-           std::optional<Bytes> system = std::nullopt);
+void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, int64_t most_batch,
+           bool want_max_batch, std::optional<Bytes> system = std::nullopt);
+
+// Batch sizes against bytes and time, doubling up to four times the report's batch; within the
+// budget where there is one.
+std::vector<CurvePoint> batch_curve(const PlanReport& report, const PlanFor& plan,
+                                    const PlanOptions& options, int64_t most_batch);
 
 // What this process may hold in all: what it holds now and what the system can still give.
 Bytes system_limit();

@@ -94,21 +94,22 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
 class KernelTimer {
  public:
   KernelTimer(Session& session, bool wanted) {
-    if (wanted) times_.assign(kTimedSteps, StepTimes(session.executor(0).steps().size()));
+    if (wanted) times_.assign(kTimedSteps, StepTimes(session.executor(0).timed_steps()));
   }
   // Where the next step's times go; null: it is not timed.
   StepTimes* next(size_t signature, int64_t steps_before) {
     if (signature != 0 || steps_before < kWarmSteps || done_ == times_.size()) return nullptr;
     return &times_[done_++];
   }
-  std::vector<double> medians() const {
+  // Of each step the second fastest: a median would follow other work on the machine.
+  std::vector<double> typical_ms() const {
     std::vector<double> ms;
     if (done_ < kTimedSteps) return ms;
     for (size_t s = 0; s < times_[0].size(); ++s) {
       std::array<int64_t, kTimedSteps> runs{};
       for (size_t r = 0; r < kTimedSteps; ++r) runs[r] = times_[r][s];
-      std::nth_element(runs.begin(), runs.begin() + kTimedSteps / 2, runs.end());
-      ms.push_back(static_cast<double>(runs[kTimedSteps / 2]) / 1e6);
+      std::nth_element(runs.begin(), runs.begin() + 1, runs.end());
+      ms.push_back(static_cast<double>(runs[1]) / 1e6);
     }
     return ms;
   }
@@ -164,7 +165,7 @@ class Trainer {
     event.metrics.resize(means_.metrics.size());
     means_.write_metrics(event.metrics);
     if (test_ && result_.finite) {
-      const Evaluation evaluation = evaluate(session_, *test_, options_.batch);
+      const Evaluated evaluation = evaluate(session_, *test_, options_.batch);
       event.val_loss = evaluation.loss;
       event.val_metrics = evaluation.metrics;
     }
@@ -214,7 +215,7 @@ class Trainer {
   }
 
   void finish() {
-    result_.kernel_ms = timer_.medians();
+    result_.kernel_ms = timer_.typical_ms();
     if (!times_.empty()) {
       result_.step_ms_min = *std::min_element(times_.begin(), times_.end());
       auto middle = times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2);
@@ -269,12 +270,12 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
   return Trainer(session, options, train, test, observer).run();
 }
 
-Evaluation evaluate(Session& session, Source& source, int64_t batch) {
+Evaluated evaluate(Session& session, Source& source, int64_t batch) {
   Means means;
   means.metrics.resize(session.plan().metrics);
   for_each_batch(session, StepKind::evaluate, source, batch,
                  [&](size_t signature, int64_t rows) { means.add(session, signature, rows); });
-  Evaluation result{.loss = means.mean_loss()};
+  Evaluated result{.loss = means.mean_loss()};
   result.metrics.resize(means.metrics.size());
   means.write_metrics(result.metrics);
   return result;

@@ -63,7 +63,7 @@ struct LoopResult {
   double loss_first = 0, loss_last = 0;
   double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
   double samples_per_s = 0;
-  // Of the first signature's plan, one median per step; empty without LoopOptions::time_kernels or
+  // Of the first signature's plan, one time per step; empty without LoopOptions::time_kernels or
   // when there were too few steps.
   std::vector<double> kernel_ms;
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
@@ -76,11 +76,11 @@ struct LoopResult {
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer);
 
-struct Evaluation {
+struct Evaluated {
   double loss = 0;
   std::vector<double> metrics = {};
 };
-Evaluation evaluate(Session& session, Source& source, int64_t batch);
+Evaluated evaluate(Session& session, Source& source, int64_t batch);
 
 // Writes the predictions for all samples one after another to `out`. Only x is read.
 void predict(Session& session, Source& source, int64_t batch, void* out);

@@ -58,7 +58,10 @@ struct Data {
 struct FitOptions {
   int64_t batch_size = 32;
   int64_t epochs = 1;
-  Budget memory = {};  // "128MiB": the most that the whole process may hold
+  Budget memory = {};     // "128MiB": the most that the whole process may hold
+  bool recompute = true;  // to stay within it, activations may be computed a second time
+  int64_t split =
+      0;  // and the batch be worked off in parts: 0 as needed, 1 never, or so many parts
   Data validation_data = {};
   double validation_split = 0;  // share of samples kept for validation: the last ones
   bool shuffle = true;

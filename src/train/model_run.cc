@@ -54,6 +54,16 @@ class FitSources {
   std::unique_ptr<Source> own_, split_train_;
 };
 
+Switches switches_of(const FitOptions& options) {
+  if (options.split < 0)
+    throw UserError(
+        "[fit] split: expected 0 (as needed), 1 (never) or a number of parts, received " +
+        std::to_string(options.split));
+  Switches switches{.recompute = options.recompute};
+  if (options.split > 0) switches.split = options.split;
+  return switches;
+}
+
 ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOptions& options) {
   state.require_compiled("fit");
   if (options.epochs < 0)
@@ -64,7 +74,8 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
                            .batch = options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes});
+                           .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
+                           .switches = switches_of(options)});
 }
 
 // Shows progress, and keeps the model's counters right even when an error ends the loop.
@@ -169,7 +180,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
                            .threads = options.threads,
                            .x_scale = options.x_scale});
   Session session = call.start(call.plan(options.memory, false), 0);
-  const Evaluation evaluation = pl::evaluate(session, data, call.batch());
+  const Evaluated evaluation = pl::evaluate(session, data, call.batch());
   Results results{{"loss", evaluation.loss}};
   for (size_t m = 0; m < compiled.metrics.size(); ++m)
     results[compiled.metrics[m]] = evaluation.metrics[m];
@@ -217,7 +228,8 @@ PlanReport Model::plan(const FitOptions& options) {
   ModelCall call(*state_, {.kind = StepKind::train,
                            .batch = options.batch_size,
                            .threads = options.threads,
-                           .x_scale = options.x_scale});
+                           .x_scale = options.x_scale,
+                           .switches = switches_of(options)});
   PlanReport report = call.plan(options.memory, true);
   call.keep_plan();
   return report;

@@ -116,22 +116,30 @@ PlanKey ModelCall::key(int64_t batch) const {
           : signatures_for(needs_.kind, batch, samples);
   key.source_bytes = source_bytes_ + loop_bytes(loop);
   key.variable_bytes = layout_.bytes;
+  key.budget = budget_;
+  key.switches = needs_.switches;
   return key;
 }
 
-SessionPlan ModelCall::plan_for(const PlanKey& key) const {
+SessionPlan ModelCall::plan_for(const PlanKey& key, const PlanOptions& options) const {
   return plan_session(state_.network, compiled_, *state_.backend, key.signatures, key.sample,
-                      key.source_bytes, &layout_);
+                      key.source_bytes, &layout_, options);
 }
 
 PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   const CpuBackend& backend = state_.use_backend(needs_.threads);
+  budget_ = budget.bytes();
   const PlanKey wanted = key(batch_);
+  PlanOptions options{.budget = budget_,
+                      .switches = needs_.switches,
+                      .all = want_max_batch,
+                      .memory = std::make_shared<PlanMemory>(*state_.backend)};
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
-  if (!plan_) plan_ = plan_for(wanted);
+  if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
+  if (!plan_) plan_ = plan_for(wanted, options);
   PlanReport report = describe(*plan_);
-  report.words = {"batch_size = ", "memory = "};
+  report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
   report.model = state_.name;
   report.optimizer = compiled_.optimizer ? compiled_.optimizer->name() : name_of(needs_.kind);
   report.dtype = compiled_.dtype;
@@ -139,8 +147,8 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   report.threads = backend.threads();
   report.budget = budget.bytes();
   judge(
-      report, [&](int64_t batch) { return plan_for(key(batch)); },
-      needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch);
+      report, [&](int64_t batch, const PlanOptions& other) { return plan_for(key(batch), other); },
+      options, needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch);
   return report;
 }
 

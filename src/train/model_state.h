@@ -20,6 +20,8 @@ struct PlanKey {
   SampleSpec sample;
   Bytes source_bytes = 0;
   Bytes variable_bytes = 0;
+  std::optional<Bytes> budget = {};
+  Switches switches = {};
   bool operator==(const PlanKey&) const = default;
 };
 
@@ -59,6 +61,7 @@ class ModelCall {
     int threads = 0;
     std::optional<double> x_scale = std::nullopt;
     Bytes extra_bytes = 0;  // that the caller holds besides
+    Switches switches = {};
   };
   // Builds the network if need be; throws UserError or DataError when data and model do not match.
   ModelCall(ModelState& state, const Needs& needs);
@@ -75,7 +78,7 @@ class ModelCall {
 
  private:
   PlanKey key(int64_t batch) const;
-  SessionPlan plan_for(const PlanKey& key) const;
+  SessionPlan plan_for(const PlanKey& key, const PlanOptions& options) const;
 
   ModelState& state_;
   Needs needs_;
@@ -84,6 +87,7 @@ class ModelCall {
   VariableLayout layout_;
   Bytes source_bytes_ = 0;
   int64_t batch_ = 0;
+  std::optional<Bytes> budget_;
   std::optional<SessionPlan> plan_;
 };
 

@@ -8,12 +8,39 @@
 #include <vector>
 
 #include "execute/executor.h"
-#include "execute/prepared.h"
+#include "execute/pool.h"
 #include "op/step_params.h"
 #include "train/step_trace.h"
 #include "train/variables.h"
 
 namespace pl {
+
+// What planning remembers from one question to the next: facts of kernels, results of searches.
+struct PlanMemory {
+  // Without costs: nominal ones.
+  explicit PlanMemory(Backend& backend) : PlanMemory(backend, CostTable(backend.threads())) {}
+  PlanMemory(Backend& backend, const CostTable& costs) : book(backend, costs) {}
+  KernelBook book;
+  SearchMemo memo;
+};
+
+struct PlanOptions {
+  std::optional<Bytes> budget;  // of the process
+  Switches switches;
+  bool all = false;     // look for every plan worth having even if the unlimited one fits
+  bool finest = false;  // of the splits only the finest: quick, for questions about many batches
+  std::shared_ptr<PlanMemory> memory;  // made when there is none
+};
+
+// One way to run all signatures in one arena.
+struct SessionPoint {
+  std::vector<size_t> entries;  // per signature, of its pool
+  Bytes arena = 0, fixed = 0;
+  double ms = 0;  // of the first signature
+  int64_t split = 1;
+  Recomputed recomputed;
+  Bytes process() const { return arena + fixed; }
+};
 
 struct SessionPlan {
   std::vector<Signature> signatures;
@@ -22,17 +49,24 @@ struct SessionPlan {
   Bytes arena = 0;  // the largest of the plans
   Bytes fixed = 0;  // bound of everything else the process holds
   Bytes process() const { return arena + fixed; }
-  Bytes floor = 0;     // certificate: no schedule of these graphs needs less (process bytes)
+  Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;  // the plan that sets the arena
   size_t metrics = 0;  // kept behind the loss in every signature but predict
+  SessionPoint unlimited;
+  std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
+  bool complete = false;               // the frontier was looked for
+  std::string split_refusal;           // why the batch cannot be split, or empty
   double plan_ms = 0;
+  std::shared_ptr<PlanMemory> memory;
 };
 
-// Traces, prepares and validates every signature. `source_bytes` is what the input pipeline holds.
-// `layout`: that of variables which exist already; by default the widest signature's.
+// Traces and plans every signature: the fastest plan within the budget, or the smallest when none
+// is. `source_bytes` is what the input pipeline holds. `layout`: that of variables which exist
+// already; by default the widest signature's.
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
                          const std::vector<Signature>& signatures, const SampleSpec& sample,
-                         Bytes source_bytes, const VariableLayout* layout = nullptr);
+                         Bytes source_bytes, const VariableLayout* layout = nullptr,
+                         const PlanOptions& options = {});
 
 class Session {
  public:

@@ -137,29 +137,40 @@ std::string totals(const Network& network, const LayerBytes& sum, const Compiled
 }  // namespace
 
 std::vector<std::pair<std::string, Bytes>> kept_for_backward(const Prepared& prepared) {
-  const Graph& graph = prepared.graph;
-  const Storage storage = derive_storage(graph, prepared.facts, prepared.plan.alignment);
+  // Of a split step: its body, where the samples are.
+  const bool split = !prepared.graph.loops.empty();
+  const Graph& graph = split ? prepared.graph.loops[0].body : prepared.graph;
+  const Plan& plan = split ? prepared.plan.loops[0] : prepared.plan;
   // The backward pass starts where the first gradient is made.
-  const int steps = static_cast<int>(storage.order.size());
-  int backward = steps;
-  for (int s = steps - 1; s >= 0; --s)
-    for (ValueId out : graph.nodes[index(storage.order[index(s)])].out)
+  size_t backward = plan.steps.size();
+  for (size_t s = plan.steps.size(); s-- > 0;)
+    for (ValueId out : graph.nodes[index(plan.steps[s].node)].out)
       if (graph.values[index(out)].category == Category::gradients) backward = s;
-  std::vector<bool> kept(graph.values.size(), false);
-  for (ValueId id : graph.keep) kept[index(id)] = true;
-  std::map<std::string, Bytes> bytes;
-  for (size_t b = 0; b < storage.blocks.size(); ++b) {
-    const Block& block = storage.blocks[b];
-    const ValueId first = storage.first_value[b];
-    if (first < 0 || block.start >= backward || block.end < backward) continue;
-    // Results such as the loss stay until the step ends, but not for the backward pass.
-    if (kept[index(storage.dying_value[b])]) continue;
-    const Value& value = graph.values[index(first)];
-    if (value.category == Category::input) {
-      if (value.rows) bytes["input"] += block.bytes;
-    } else if (value.category == Category::activations) {
-      bytes[value.path] += block.bytes;
+  // A place written before it and read behind it, with nothing written there in between.
+  std::map<ByteOffset, ValueId> holds;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) holds[plan.input_at[i]] = graph.inputs[i];
+  for (size_t s = 0; s < backward; ++s) {
+    const Step& step = plan.steps[s];
+    for (size_t o = 0; o < step.out.size(); ++o) {
+      // What is written in place of an operand stays with the layer that opened the place.
+      const bool in_place = std::find(step.in.begin(), step.in.end(), step.out[o]) != step.in.end();
+      if (!in_place || !holds.contains(step.out[o]))
+        holds[step.out[o]] = graph.nodes[index(step.node)].out[o];
     }
+  }
+  std::map<std::string, Bytes> bytes;
+  for (size_t s = backward; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    for (ByteOffset at : step.in) {
+      auto found = holds.find(at);
+      if (found == holds.end()) continue;
+      const Value& value = graph.values[index(found->second)];
+      const Bytes size = align_up(value.meta.bytes(), plan.alignment);
+      if (value.category == Category::input && value.rows) bytes["input"] += size;
+      if (value.category == Category::activations) bytes[value.path] += size;
+      holds.erase(found);
+    }
+    for (ByteOffset at : step.out) holds.erase(at);
   }
   return {bytes.begin(), bytes.end()};
 }

@@ -71,8 +71,10 @@ TEST_P(Memory, IsUsedAsPlanned) {
 }
 
 TEST_P(Memory, OfThePlanIsEnoughToTrain) {
-  const Json asked = plan({GetParam().model, "--batch", GetParam().batch});
-  const int64_t minimum = integer_at(asked, "minimum_bytes");
+  const int64_t minimum =
+      integer_at(plan({GetParam().model, "--batch", GetParam().batch}), "minimum_bytes");
+  const Json asked =
+      plan({GetParam().model, "--batch", GetParam().batch, "--memory", std::to_string(minimum)});
   const Finished done =
       plimsoll_measured(train_words(GetParam(), {"--memory", std::to_string(minimum)}));
   ASSERT_EQ(done.exit, 0) << done.err;

@@ -382,6 +382,7 @@ OPS = {
     "sgd_momentum": sgd_momentum,
     "adam": adam,
     "add": lambda a, x, y: x + y,
+    "accumulate": lambda a, total, term: total + term,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,

@@ -1,0 +1,83 @@
+#include "execute/kernel_book.h"
+
+#include "backend/cpu/code_pages.h"
+
+namespace pl {
+namespace {
+
+// Preparing a kernel reads code that training never does; beyond this much it is given back.
+constexpr Bytes kCodePagesKept = 14 * kMiB;
+
+struct CallMetas {
+  Metas in, out;
+};
+
+CallMetas metas_of(const Graph& graph, const Node& node) {
+  CallMetas metas;
+  for (ValueId id : node.in) metas.in.push_back(graph.values[index(id)].meta);
+  for (ValueId id : node.out) metas.out.push_back(graph.values[index(id)].meta);
+  return metas;
+}
+
+bool runs(const Node& node) { return node.loop < 0 && get_op(node.op).alias.empty(); }
+
+}  // namespace
+
+int KernelBook::find(const Graph& graph, const Node& node) {
+  std::string name = call_text(graph, node);
+  if (auto at = ids_.find(name); at != ids_.end()) return at->second;
+  const Op& op = get_op(node.op);
+  const CallMetas metas = metas_of(graph, node);
+  trim_code_pages(kCodePagesKept);
+  const auto kernel = prepare(op, {backend_, metas.in, metas.out, node.attrs});
+  const Cost cost = op.cost(metas.in, metas.out, node.attrs);
+  Call call{.op = node.op, .footprint = kernel->footprint, .transient = kernel->transient};
+  call.library = kernel->key.find(":onednn") != std::string::npos;
+  call.facts.workspace = kernel->workspace_bytes;
+  call.facts.key = kernel->key;
+  call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());
+  call.facts.ms = costs_.ms(call_key(name, kernel->key, backend_.threads()), op, cost);
+  const int id = static_cast<int>(calls_.size());
+  calls_.push_back(std::move(call));
+  ids_.emplace(std::move(name), id);
+  return id;
+}
+
+GraphFacts KernelBook::facts(const Graph& graph, KernelBill* bill) {
+  GraphFacts facts;
+  for (const Node& node : graph.nodes) {
+    if (bill) ++bill->nodes;
+    if (!runs(node)) {
+      facts.nodes.emplace_back();
+      continue;
+    }
+    const int id = find(graph, node);
+    if (bill) bill->calls.insert(id);
+    facts.nodes.push_back(calls_[static_cast<size_t>(id)].facts);
+  }
+  for (const Loop& loop : graph.loops) facts.loops.push_back(this->facts(loop.body, bill));
+  return facts;
+}
+
+KernelSet KernelBook::kernels(const Graph& graph) {
+  KernelSet set;
+  for (const Node& node : graph.nodes) {
+    if (!runs(node)) {
+      set.nodes.push_back(nullptr);
+      continue;
+    }
+    std::weak_ptr<Kernel>& living = living_[call_text(graph, node)];
+    std::shared_ptr<Kernel> kernel = living.lock();
+    if (!kernel) {
+      const CallMetas metas = metas_of(graph, node);
+      trim_code_pages(kCodePagesKept);
+      kernel = prepare(get_op(node.op), {backend_, metas.in, metas.out, node.attrs});
+      living = kernel;
+    }
+    set.nodes.push_back(std::move(kernel));
+  }
+  for (const Loop& loop : graph.loops) set.loops.push_back(kernels(loop.body));
+  return set;
+}
+
+}  // namespace pl

@@ -1,0 +1,62 @@
+// KernelBook: what each distinct call of a graph needs, asked of its prepared kernel once. Planning
+// looks at many graphs and runs at most one of them, so a kernel is dropped as soon as it has
+// answered; `kernels` prepares those of the chosen graph, one for all equal calls.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "execute/cost_table.h"
+#include "plan/plan.h"
+
+namespace pl {
+
+// Kernels of a graph and of its loops' bodies; null for aliases and loops.
+struct KernelSet {
+  std::vector<std::shared_ptr<Kernel>> nodes;
+  std::vector<KernelSet> loops;
+};
+
+// What the kernels of some graphs hold, each distinct call counted once.
+struct KernelBill {
+  std::set<int> calls;  // ids in the book
+  size_t nodes = 0;
+  void add(const KernelBill& other) {
+    calls.insert(other.calls.begin(), other.calls.end());
+    nodes += other.nodes;
+  }
+};
+
+class KernelBook {
+ public:
+  struct Call {
+    Facts facts;
+    std::string op;
+    Bytes footprint = 0, transient = 0;
+    bool library = false;
+  };
+  // The costs are frozen here: a copy.
+  explicit KernelBook(Backend& backend) : KernelBook(backend, CostTable(backend.threads())) {}
+  KernelBook(Backend& backend, CostTable costs) : backend_(backend), costs_(std::move(costs)) {}
+
+  Backend& backend() const { return backend_; }
+  GraphFacts facts(const Graph& graph, KernelBill* bill = nullptr);
+  KernelSet kernels(const Graph& graph);
+
+  const Call& call(int id) const { return calls_[static_cast<size_t>(id)]; }
+
+ private:
+  int find(const Graph& graph, const Node& node);
+
+  Backend& backend_;
+  CostTable costs_;
+  std::map<std::string, int> ids_;  // by call_text
+  std::vector<Call> calls_;
+  std::map<std::string, std::weak_ptr<Kernel>> living_;
+};
+
+}  // namespace pl

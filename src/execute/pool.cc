@@ -1,0 +1,222 @@
+#include "execute/pool.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "plan/graph_problem.h"
+#include "plan/split.h"
+
+namespace pl {
+namespace {
+
+// Time and repeated work of an order of steps, `trips` times over.
+void add_time(const Graph& graph, const GraphFacts& facts, const GraphProblem& made,
+              std::span<const int> steps, int64_t trips, PoolEntry& entry) {
+  std::vector<bool> ran(made.problem.nodes.size(), false);
+  for (int n : steps) {
+    const NodeId id = made.node_of[index(n)];
+    const double ms = facts.nodes[index(id)].ms * static_cast<double>(trips);
+    entry.ms += ms;
+    if (ran[index(n)]) {
+      const Node& node = graph.nodes[index(id)];
+      entry.recomputed.ms += ms;
+      entry.recomputed.values += trips * static_cast<int64_t>(node.out.size());
+      for (ValueId out : node.out)
+        entry.recomputed.bytes += trips * graph.values[index(out)].meta.bytes();
+    }
+    ran[index(n)] = true;
+  }
+}
+
+std::vector<int> base_order(const Problem& problem) {
+  std::vector<int> steps(problem.nodes.size());
+  for (size_t n = 0; n < steps.size(); ++n) steps[n] = static_cast<int>(n);
+  return steps;
+}
+
+class PoolMaker {
+ public:
+  PoolMaker(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
+            bool recompute)
+      : whole_(whole), book_(book), memo_(memo), layout_(layout), recompute_(recompute) {}
+
+  void add_whole() {
+    PoolSplit split;
+    const GraphFacts facts = book_.facts(whole_, &split.bill);
+    const Bytes alignment = book_.backend().alignment();
+    const GraphProblem made = make_problem(whole_, facts.nodes, alignment);
+    split.floor = layout_.bytes + lower_bound(made.problem);
+    for (const Candidate& candidate : memo_.search(made.problem, recompute_)) {
+      PoolEntry entry{.drops = candidate.drops, .arena = layout_.bytes + candidate.bytes};
+      add_time(whole_, facts, made, *lower(made.problem, candidate.drops), 1, entry);
+      pool_.entries.push_back(std::move(entry));
+    }
+    pool_.splits.push_back(std::move(split));
+  }
+
+  // Bodies of all splits are the same nodes over other sizes: what one search found is tried on the
+  // others, thinned out.
+  void add_split(int64_t trips) {
+    const Graph graph = split_batch(whole_, trips);
+    PoolSplit split{.split = trips};
+    const GraphFacts facts = book_.facts(graph, &split.bill);
+    const Bytes alignment = book_.backend().alignment();
+    const Loop& loop = graph.loops[0];
+    const GraphProblem body = make_problem(loop.body, facts.loops[0].nodes, alignment, &loop);
+    GraphProblem outer = make_problem(graph, facts.nodes, alignment);
+    const std::vector<int> order = base_order(outer.problem);
+    const auto at = std::find_if(order.begin(), order.end(), [&](int n) {
+      return graph.nodes[index(outer.node_of[index(n)])].loop >= 0;
+    });
+    Problem::Node& node = outer.problem.nodes[index(*at)];
+    node.workspace = lower_bound(body.problem);
+    split.floor = layout_.bytes + lower_bound(outer.problem);
+    const std::vector<Candidate> candidates =
+        borrowed_.empty() ? memo_.search(body.problem, recompute_) : try_on(body.problem);
+    if (borrowed_.empty()) lend(candidates);
+    for (const Candidate& candidate : candidates) {
+      PoolEntry entry{.split = trips, .drops = candidate.drops};
+      node.workspace = candidate.bytes;
+      Layout blocks = lay_out(outer.problem, order);
+      entry.arena = layout_.bytes + assign_addresses(blocks.blocks, static_cast<int>(order.size()));
+      add_time(graph, facts, outer, order, 1, entry);
+      add_time(loop.body, facts.loops[0], body, *lower(body.problem, candidate.drops), trips,
+               entry);
+      pool_.entries.push_back(std::move(entry));
+    }
+    pool_.splits.push_back(std::move(split));
+  }
+
+  Pool& pool() { return pool_; }
+
+ private:
+  void lend(const std::vector<Candidate>& found) {
+    constexpr size_t kLent = 16;
+    const size_t count = std::min(kLent, found.size());
+    for (size_t i = 0; i < count; ++i)
+      borrowed_.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
+  }
+
+  std::vector<Candidate> try_on(const Problem& problem) const {
+    std::vector<Candidate> list;
+    for (const Drops& drops : borrowed_) {
+      const auto steps = lower(problem, drops);
+      if (!steps) continue;
+      Layout blocks = lay_out(problem, *steps);
+      list.push_back({.drops = drops,
+                      .bytes = assign_addresses(blocks.blocks, static_cast<int>(steps->size()))});
+    }
+    return list;
+  }
+
+  const Graph& whole_;
+  KernelBook& book_;
+  SearchMemo& memo_;
+  const VariableLayout& layout_;
+  bool recompute_;
+  std::vector<Drops> borrowed_;  // of the first split that was searched
+  Pool pool_;
+};
+
+std::string describe(const Problem& problem) {
+  Xxh3 hash;
+  auto put = [&](auto number) { hash.update(&number, sizeof number); };
+  for (const Problem::Value& value : problem.values) {
+    put(value.bytes);
+    put(value.producer);
+    put(value.replaced_by);
+    put(value.keep);
+  }
+  for (const Problem::Node& node : problem.nodes) {
+    put(node.ms);
+    put(node.workspace);
+    put(node.rerun);
+    put(node.kind);
+    for (const auto* list : {&node.reads, &node.writes}) {
+      put(list->size());
+      for (int id : *list) put(id);
+    }
+    put(node.in_place.size());
+    for (const InOut& pair : node.in_place) put(pair);
+  }
+  return hex16(hash.digest());
+}
+
+}  // namespace
+
+const PoolSplit& Pool::of(const PoolEntry& entry) const {
+  for (const PoolSplit& split : splits)
+    if (split.split == entry.split) return split;
+  throw InternalError("[plan] an entry of an unknown split");
+}
+
+const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool recompute) {
+  const std::string key = (recompute ? "r" : "-") + describe(problem);
+  auto at = found_.find(key);
+  if (at != found_.end()) return at->second;
+  std::vector<Candidate> found;
+  if (recompute) {
+    found = pl::search(problem);
+  } else {
+    Candidate whole;
+    const std::vector<int> steps = base_order(problem);
+    Layout blocks = lay_out(problem, steps);
+    whole.bytes = assign_addresses(blocks.blocks, static_cast<int>(steps.size()));
+    found.push_back(std::move(whole));
+  }
+  return found_.emplace(key, std::move(found)).first->second;
+}
+
+Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
+               const Switches& switches, const std::vector<int64_t>& only) {
+  PoolMaker maker(whole, book, memo, layout, switches.recompute);
+  const int64_t batch = samples_of(whole);
+  if (switches.split && *switches.split > 1) {
+    if (batch % *switches.split != 0)
+      throw UserError("[split] expected a number of micro-batches that divides the batch of " +
+                      std::to_string(batch) + ", received " + std::to_string(*switches.split));
+    maker.add_split(*switches.split);
+    return std::move(maker.pool());
+  }
+  maker.add_whole();
+  if (switches.split) return std::move(maker.pool());
+  try {
+    // The finest first: it decides the least memory, and is searched in full.
+    const std::vector<int64_t> choices = only.empty() ? split_choices(batch) : only;
+    for (auto trips = choices.rbegin(); trips != choices.rend(); ++trips)
+      if (*trips > 1) maker.add_split(*trips);
+  } catch (const UserError& error) {
+    maker.pool().refusal = error.what();
+  }
+  // With enough memory a step is never cut, and never finer than need be: a guess that smaller
+  // pieces are faster must not decide.
+  constexpr double kGrain = 1e-6;
+  Pool& pool = maker.pool();
+  const double unlimited = pool.entries.front().ms;
+  for (PoolEntry& entry : pool.entries) {
+    const double trips = entry.split > 1 ? static_cast<double>(entry.split) : 0;
+    entry.ms = std::max(entry.ms, unlimited * (1 + kGrain * trips));
+  }
+  return std::move(pool);
+}
+
+Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,
+               const VariableLayout& layout) {
+  Prepared result;
+  result.split = entry.split;
+  Decision decision;
+  if (entry.split > 1) {
+    result.graph = split_batch(whole, entry.split);
+    decision.loops.push_back({.drops = entry.drops});
+  } else {
+    result.graph = whole;
+    decision.drops = entry.drops;
+  }
+  result.facts = book.facts(result.graph);
+  result.plan = make_plan(result.graph, result.facts, layout, book.backend().alignment(), decision);
+  validate(result.graph, result.plan, result.facts);
+  return result;
+}
+
+}  // namespace pl

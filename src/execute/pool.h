@@ -1,0 +1,63 @@
+// Pool: every plan of a step that is worth having, made without looking at a budget or a clock. A
+// budget picks the fastest entry that fits; the least of them is the minimum.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "execute/kernel_book.h"
+#include "execute/prepared.h"
+
+namespace pl {
+
+// What the planner may do.
+struct Switches {
+  bool recompute = true;
+  std::optional<int64_t> split;  // into so many micro-batches; by default whatever serves
+  bool operator==(const Switches&) const = default;
+};
+inline Switches only_unlimited() { return {.recompute = false, .split = 1}; }
+
+struct PoolEntry {
+  int64_t split = 1;
+  Drops drops;      // of the loop's body when split
+  Bytes arena = 0;  // bytes of the reservation, variables included
+  double ms = 0;    // predicted on this machine
+  Recomputed recomputed;
+};
+
+// What all entries of one split share.
+struct PoolSplit {
+  int64_t split = 1;
+  KernelBill bill;
+  Bytes floor = 0;  // no plan of this split has a smaller arena
+};
+
+struct Pool {
+  std::vector<PoolEntry> entries;  // the first is unlimited: no split (unless asked for), no drops
+  std::vector<PoolSplit> splits;
+  std::string refusal;  // why the batch cannot be split; empty: it can
+  const PoolSplit& of(const PoolEntry& entry) const;
+};
+
+// Remembers what searches found, since the same micro-batch turns up in many pools.
+class SearchMemo {
+ public:
+  const std::vector<Candidate>& search(const Problem& problem, bool recompute);
+
+ private:
+  std::map<std::string, std::vector<Candidate>> found_;
+};
+
+// `whole` is a traced step behind its passes. Splits in `only` (empty: all that divide the batch
+// and serve). Throws UserError when a split is asked for that cannot be.
+Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
+               const Switches& switches, const std::vector<int64_t>& only = {});
+
+// The entry's graph, facts and validated plan; kernels are left out.
+Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,
+               const VariableLayout& layout);
+
+}  // namespace pl

@@ -1,0 +1,206 @@
+// plan_session: pools of all signatures, joined into points of one arena, and the point that a
+// budget picks.
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "base/error.h"
+#include "plan/passes.h"
+#include "plan/split.h"
+#include "train/footprint.h"
+#include "train/session.h"
+
+namespace pl {
+namespace {
+
+class SessionPlanner {
+ public:
+  SessionPlanner(Backend& backend, const VariableLayout& layout, const std::vector<Graph>& graphs,
+                 Bytes source_bytes, PlanMemory& memory)
+      : backend_(backend),
+        layout_(layout),
+        graphs_(graphs),
+        source_bytes_(source_bytes),
+        memory_(memory) {}
+
+  void make_pools(const Switches& switches, bool finest) {
+    pools_.clear();
+    for (const Graph& graph : graphs_) {
+      const std::vector<int64_t> only =
+          finest ? std::vector<int64_t>{samples_of(graph)} : std::vector<int64_t>{};
+      // A split that was asked for is of the first signature's batch; smaller ones follow suit.
+      Switches mine = switches;
+      if (mine.split && *mine.split > 1 && &graph != &graphs_.front())
+        mine.split = nearest_split(samples_of(graph), *mine.split);
+      pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, only));
+    }
+  }
+
+  // For every arena that an entry has: each signature's fastest entry within it.
+  std::vector<SessionPoint> points() const {
+    std::set<Bytes> arenas;
+    for (const Pool& pool : pools_)
+      for (const PoolEntry& entry : pool.entries) arenas.insert(entry.arena);
+    std::vector<SessionPoint> points;
+    for (auto at = arenas.rbegin(); at != arenas.rend(); ++at)
+      if (auto point = point_within(*at)) points.push_back(std::move(*point));
+    return points;
+  }
+
+  SessionPoint unlimited() const {
+    SessionPoint point;
+    point.entries.assign(pools_.size(), 0);
+    fill(point);
+    return point;
+  }
+
+  // No plan needs less: for each signature the best of its splits.
+  Bytes floor() const {
+    Bytes most = 0;
+    for (const Pool& pool : pools_) {
+      std::optional<Bytes> least;
+      for (const PoolSplit& split : pool.splits) {
+        const Bytes bytes = split.floor + fixed(split.bill, split.floor);
+        least = std::min(least.value_or(bytes), bytes);
+      }
+      most = std::max(most, least.value_or(0));
+    }
+    return most;
+  }
+
+  const std::vector<Pool>& pools() const { return pools_; }
+
+ private:
+  static int64_t nearest_split(int64_t batch, int64_t wanted) {
+    int64_t best = 1;
+    for (int64_t d : split_choices(batch))
+      if (d <= wanted) best = d;
+    return best;
+  }
+
+  std::optional<SessionPoint> point_within(Bytes arena) const {
+    SessionPoint point;
+    for (const Pool& pool : pools_) {
+      std::optional<size_t> best;
+      for (size_t e = 0; e < pool.entries.size(); ++e)
+        if (pool.entries[e].arena <= arena &&
+            (!best || better(pool.entries[e], pool.entries[*best])))
+          best = e;
+      if (!best) return std::nullopt;
+      point.entries.push_back(*best);
+    }
+    fill(point);
+    return point;
+  }
+  static bool better(const PoolEntry& a, const PoolEntry& b) {
+    if (a.ms != b.ms) return a.ms < b.ms;
+    return a.split != b.split ? a.split < b.split : a.arena < b.arena;
+  }
+
+  void fill(SessionPoint& point) const {
+    KernelBill bill;
+    for (size_t s = 0; s < pools_.size(); ++s) {
+      const PoolEntry& entry = pools_[s].entries[point.entries[s]];
+      point.arena = std::max(point.arena, entry.arena);
+      bill.add(pools_[s].of(entry).bill);
+    }
+    const PoolEntry& first = pools_[0].entries[point.entries[0]];
+    point.ms = first.ms;
+    point.split = first.split;
+    point.recomputed = first.recomputed;
+    point.fixed = fixed(bill, point.arena);
+  }
+
+  Bytes fixed(const KernelBill& bill, Bytes arena) const {
+    FootprintFacts facts{.threads = backend_.threads(),
+                         .nodes = bill.nodes,
+                         .narrow_simd = backend_.narrow_simd(),
+                         .source_bytes = source_bytes_,
+                         .arena = arena};
+    std::set<std::string> library_ops;
+    for (int id : bill.calls) {
+      const KernelBook::Call& call = memory_.book.call(id);
+      facts.kernel_bytes += call.footprint;
+      facts.transient_bytes = std::max(facts.transient_bytes, call.transient);
+      if (call.library) library_ops.insert(call.op);
+    }
+    facts.library_ops = library_ops.size();
+    return fixed_bytes(facts);
+  }
+
+  Backend& backend_;
+  const VariableLayout& layout_;
+  const std::vector<Graph>& graphs_;
+  Bytes source_bytes_;
+  PlanMemory& memory_;
+  std::vector<Pool> pools_;
+};
+
+// Process bytes descending, times strictly ascending: what is slower and no smaller goes.
+std::vector<SessionPoint> frontier_of(std::vector<SessionPoint> points) {
+  std::stable_sort(points.begin(), points.end(), [](const auto& a, const auto& b) {
+    return a.process() != b.process() ? a.process() < b.process() : a.ms < b.ms;
+  });
+  std::vector<SessionPoint> kept;  // from the smallest up: each must be faster than the last
+  for (SessionPoint& point : points)
+    if (kept.empty() || point.ms < kept.back().ms) kept.push_back(std::move(point));
+  std::reverse(kept.begin(), kept.end());
+  return kept;
+}
+
+}  // namespace
+
+SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
+                         const std::vector<Signature>& signatures, const SampleSpec& sample,
+                         Bytes source_bytes, const VariableLayout* layout,
+                         const PlanOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  SessionPlan result;
+  result.signatures = signatures;
+  result.metrics = compiled.metrics.size();
+  result.memory = options.memory ? options.memory : std::make_shared<PlanMemory>(backend);
+  std::vector<Graph> graphs;
+  for (const Signature& signature : signatures) {
+    graphs.push_back(trace_step(network, compiled, signature, sample));
+    run_passes(graphs.back());
+  }
+  // The signature with the most variables (a training one, if any) fixes the layout for all.
+  const auto widest = std::max_element(
+      graphs.begin(), graphs.end(),
+      [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
+  result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
+  SessionPlanner planner(backend, result.layout, graphs, source_bytes, *result.memory);
+  Switches unlimited{.recompute = false, .split = options.switches.split.value_or(1)};
+  planner.make_pools(unlimited, false);
+  result.unlimited = planner.unlimited();
+  const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
+  if (options.all || !fits) {
+    planner.make_pools(options.switches, options.finest);
+    result.frontier = frontier_of(planner.points());
+    result.complete = true;
+  } else {
+    result.frontier = {result.unlimited};
+  }
+  SessionPoint chosen = result.frontier.back();
+  for (const SessionPoint& point : result.frontier)
+    if (!options.budget || point.process() <= *options.budget) {
+      chosen = point;
+      break;
+    }
+  result.floor = planner.floor();
+  result.split_refusal = planner.pools().front().refusal;
+  result.arena = chosen.arena;
+  result.fixed = chosen.fixed;
+  for (size_t s = 0; s < graphs.size(); ++s) {
+    result.prepared.push_back(build(graphs[s], planner.pools()[s].entries[chosen.entries[s]],
+                                    result.memory->book, result.layout));
+    const Bytes arena = result.prepared.back().plan.arena;
+    check(arena <= result.arena, "a plan is larger than its entry in the pool");
+    if (arena > result.prepared[result.fullest].plan.arena) result.fullest = s;
+  }
+  result.plan_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace pl
