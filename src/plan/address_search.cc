@@ -38,6 +38,7 @@ class Fitting {
       if (blocks[b].bytes == 0) continue;
       ids_.push_back(static_cast<int>(b));
       blocks_.push_back(blocks[b]);
+      bytes_.push_back(blocks[b].bytes);
     }
     find_sections();
     find_neighbours();
@@ -166,40 +167,48 @@ class Fitting {
 
   // Tries the blocks of a part that cannot be cut, lowest place first, then by rank.
   bool place_next(const std::vector<int>& part, int first, int end, Bytes last, int last_rank) {
-    Bytes least_end = capacity_ + 1;
-    for (int b : part) least_end = std::min(least_end, low_[index(b)] + blocks_[index(b)].bytes);
-    if (least_end <= last) return false;
-    Bytes tried_low = last;
-    int tried_rank = last_rank - 1;
-    while (true) {
-      int best = -1;
-      Bytes best_low = least_end;
-      for (int b : part) {
-        const Bytes low = low_[index(b)];
-        if (low < best_low &&
-            (low > tried_low || (low == tried_low && rank_[index(b)] > tried_rank)))
-          best = b, best_low = low;
-      }
-      if (best < 0) return false;
-      tried_low = best_low;
-      tried_rank = rank_[index(best)];
+    // One pass for both: the lowest block always lies below the least end.
+    Bytes least_end = capacity_ + 1, low = capacity_ + 1;
+    int best = -1;
+    for (int b : part) {
+      const Bytes here = low_[index(b)];
+      least_end = std::min(least_end, here + bytes_[index(b)]);
+      if (here < low && (here > last || (here == last && rank_[index(b)] >= last_rank)))
+        best = b, low = here;
+    }
+    if (least_end <= last || low >= least_end) return false;
+    while (best >= 0) {
       if (--nodes_left_ <= 0) return false;
       const size_t mark = trail_.size();
       const bool cut = place(best);
-      if (floors_fit(first, end, best_low)) {
+      if (floors_fit(first, end, low)) {
         std::vector<int> rest;
         rest.reserve(part.size());
         for (int other : part)
           if (other != best) rest.push_back(other);
         if (rest.empty()) return true;
-        if (lows_fit(rest, first, end, best_low) &&
-            (cut ? split_and_place(rest, best_low, tried_rank)
-                 : place_next(rest, first, end, best_low, tried_rank)))
+        if (lows_fit(rest, first, end, low) &&
+            (cut ? split_and_place(rest, low, rank_[index(best)])
+                 : place_next(rest, first, end, low, rank_[index(best)])))
           return true;
       }
       take_back(mark);
       if (nodes_left_ <= 0) return false;
+      best = next_lowest(part, low, rank_[index(best)], least_end);
+      if (best >= 0) low = low_[index(best)];
     }
+    return false;
+  }
+
+  // The lowest block of the part behind (low, rank) and below `limit`; -1: none.
+  int next_lowest(const std::vector<int>& part, Bytes low, int rank, Bytes limit) const {
+    int best = -1;
+    for (int b : part) {
+      const Bytes here = low_[index(b)];
+      if (here < limit && (here > low || (here == low && rank_[index(b)] > rank)))
+        best = b, limit = here;
+    }
+    return best;
   }
 
   bool floors_fit(int first, int end, Bytes last) const {
@@ -273,6 +282,7 @@ class Fitting {
 
   std::vector<int> ids_;       // of the blocks with bytes
   std::vector<Block> blocks_;  // those
+  std::vector<Bytes> bytes_;   // of those
   Bytes capacity_;
   std::vector<Span> spans_;  // per block
   std::vector<int> neighbour_at_, neighbours_;

@@ -9,7 +9,7 @@
 namespace pl {
 namespace {
 
-constexpr size_t kMostClasses = 16;
+constexpr size_t kMostClasses = 16, kMostClassesOfLarge = 8;
 
 struct Class {
   std::vector<const Gap*> gaps;
@@ -96,7 +96,7 @@ void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& prop
   std::vector<Class*> classes;
   for (auto& [kind, found] : by_kind) classes.push_back(&found);
   auto rank = [](const Class* c) { return c->ms / c->freed; };
-  const size_t most = std::min(classes.size(), kMostClasses);
+  const size_t most = std::min(classes.size(), space.large() ? kMostClassesOfLarge : kMostClasses);
   auto earlier = [&](const Class* a, const Class* b) {
     return rank(a) != rank(b) ? rank(a) < rank(b) : a->gaps[0]->from < b->gaps[0]->from;
   };

@@ -17,21 +17,21 @@ struct Proposal {
   std::vector<Change> parts;
 };
 
-enum class Purpose : uint8_t {
+enum class Goal : uint8_t {
   fewer_bytes,  // the view lies above its target
   less_time,    // the view lies below its target
 };
 
 struct Move {
   const char* name;
-  Purpose purpose;
+  Goal goal;
   // Appends proposals, the most promising first. Sees nothing but the view: equal views, equal
   // proposals.
   void (*propose)(const Space&, const View&, std::vector<Proposal>&);
 };
 
 std::span<const Move> moves();
-std::vector<Proposal> propose(const Space& space, const View& view, Purpose purpose);
+std::vector<Proposal> propose(const Space& space, const View& view, Goal goal);
 
 // The choice's drops with the first `parts` parts of the proposal.
 std::vector<Drop> apply(const std::vector<Drop>& drops, const Proposal& proposal, size_t parts);

@@ -14,19 +14,19 @@ constexpr Engine kEngines[] = {
     {"shake", 1.0, shake},
 };
 
-constexpr size_t kFewEntries = 48, kManyEntries = 400;
+constexpr size_t kFewEntries = 36, kManyEntries = 400;
 
 // Steps to walk in all. About 0.1 s for 700 nodes; grows faster than the nodes do.
 int64_t effort_for(int nodes, int effort) {
   const double n = nodes;
-  const double steps = std::min(40e3 * n, 12e6 * std::max(1.0, std::pow(n / 700, 1.5)));
+  const double steps = std::min(40e3 * n, 8e6 * std::clamp(std::pow(n / 700, 1.5), 1.0, 50.0));
   return static_cast<int64_t>(steps * std::max(effort, 1));
 }
 
 // Few enough for addresses: of neighbours in bytes, the one that is much slower for little less
 // goes first.
 std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes) {
-  const size_t most = std::clamp(40'000 / std::max<size_t>(nodes, 1), kFewEntries, kManyEntries);
+  const size_t most = std::clamp(25'000 / std::max<size_t>(nodes, 1), kFewEntries, kManyEntries);
   if (entries.size() <= most) return entries;
   std::vector<Choice> kept;
   const double high = std::log(static_cast<double>(std::max<Bytes>(entries.front().score.peak, 1)));

@@ -85,6 +85,8 @@ class Shaker {
 
 }  // namespace
 
-void shake(Space& space, double share) { Shaker(space, share).run(); }
+void shake(Space& space, double share) {
+  if (!space.large()) Shaker(space, share).run();  // too rarely of use to be worth it otherwise
+}
 
 }  // namespace pl

@@ -45,6 +45,8 @@ class Space {
   bool score(Choice& choice, Bytes target);
   // Of a valid choice.
   View view(const Choice& choice, Bytes target);
+  // So many nodes that a look at one choice is dear: fewer are taken.
+  bool large() const { return flat.nodes > 300; }
   bool spent() const { return scorer_.walked() >= limit_; }
   bool spent(double share) const {
     return static_cast<double>(scorer_.walked()) >= share * static_cast<double>(limit_);
