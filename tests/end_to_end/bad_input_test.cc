@@ -98,7 +98,6 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"plan", "mlp", "--checkpoint-every", "5"},
       {"plan", "mlp", "--frontier"},
       {"plan", "mlp", "--curve"},
-      {"plan", "--graph", "x.json"},
       {"train", "mlp", "--resume", "x"},
       {"train", "mlp", "--profile", "1:2"},
       {"report", "x"},
@@ -107,6 +106,12 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
   for (const Words& words : cases) expect_refused(words, "not built yet");
   for (const char* option : {"--split", "--recompute", "--offload"})
     EXPECT_EQ(plimsoll({"plan", "mlp", option, "off"}).exit, 0) << option << " off is built";
+}
+
+TEST(BadGraph, IsRefusedBeforeAnythingIsPlanned) {
+  expect_refused({"plan", "--graph", "no/such/file.json"}, "no/such/file.json");
+  expect_refused({"plan", "mlp", "--graph", "x.json"}, "received both");
+  expect_refused({"train", "--graph", "x.json"}, "not trained");
 }
 
 TEST(BadShape, NamesTheLayer) {
