@@ -13,7 +13,7 @@ namespace {
 constexpr int kPromotionRounds = 50;
 constexpr int kAttempts = 3;
 constexpr int64_t kManyBlocks = 400;
-constexpr int64_t kSearchWork = 1'000'000, kMostNodes = 10'000;  // of the search, for small effort
+constexpr int64_t kSearchWork = 3'000'000, kMostNodes = 10'000;  // of the search, for small effort
 constexpr int64_t kPromotionVisits = 1'000'000;                  // of placed blocks, in all rounds
 constexpr int64_t kMostVisits = 50'000'000;  // before further orders are skipped
 
