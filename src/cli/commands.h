@@ -6,6 +6,7 @@
 namespace pl {
 
 int run_plan(const RunOptions& options);
+int run_plan_graph(const RunOptions& options);  // plan --graph FILE
 int run_train(const RunOptions& options);
 int run_models(const ModelsOptions& options);
 int run_bench(const BenchOptions& options);

@@ -63,8 +63,8 @@ std::string one_of(const std::string& text, const char* option,
 using Texts = std::map<std::string, std::string>;
 
 // Options whose part does not exist yet: they are known, so that the refusal can say so.
-constexpr const char* kLaterValues[] = {"--host-memory",      "--disk",   "--allow",   "--html",
-                                        "--checkpoint-every", "--resume", "--profile", "--graph"};
+constexpr const char* kLaterValues[] = {"--host-memory",      "--disk",   "--allow",  "--html",
+                                        "--checkpoint-every", "--resume", "--profile"};
 
 // `--memory "$UNSET"` is a mistake, not the default.
 std::string not_empty(const std::string& given) {
@@ -97,6 +97,7 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   app.add_flag("--json", run.json, "print JSON on stdout and nothing else there");
   for (const char* name : kLaterValues)
     app.add_option(name, texts[name], "not built yet")->group("");
+  text("--graph", "plan: a bare scheduling problem in this JSON file instead of a model");
   app.add_flag("--frontier", run.frontier, "plan: every plan worth having, memory against time");
   app.add_flag("--curve", run.curve, "plan: batch size against memory and throughput");
 }
@@ -144,7 +145,10 @@ void read_run_options(const Texts& texts, RunOptions& run) {
         parse_integer(*text, "--seed", 0, std::numeric_limits<int64_t>::max()));
   if (const auto* text = given("--shuffle"))
     run.shuffle = one_of(*text, "--shuffle", {"on", "off"}) == "on";
-  if (run.model.empty())
+  if (const auto* text = given("--graph")) run.graph = *text;
+  if (!run.graph.empty() && !run.model.empty())
+    throw UserError("[options] --graph: expected a file or a model, received both");
+  if (run.model.empty() && run.graph.empty())
     throw UserError(
         "[options] expected the name of a model, received none; `plimsoll models` lists them");
 }
@@ -216,6 +220,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     return {};
   }
   if (line.command == "plan" || line.command == "train") read_run_options(texts, line.run);
+  if (line.command == "train" && !line.run.graph.empty())
+    throw UserError("[options] --graph: a bare problem can be planned, not trained");
   if (!bench_threads.empty())
     line.bench.threads = static_cast<int>(parse_integer(bench_threads, "--threads", 1, 1024));
   return line;

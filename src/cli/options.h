@@ -26,6 +26,7 @@ struct RunOptions {
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;
   bool frontier = false, curve = false;
+  std::string graph;  // plan: a bare problem's file instead of a model; empty: none
 
   int64_t epochs = 1;
   std::optional<int64_t> steps;

@@ -7,6 +7,7 @@
 namespace pl {
 
 int run_plan(const RunOptions& options) {
+  if (!options.graph.empty()) return run_plan_graph(options);
   const RunSetup setup = set_up_run(options, Purpose::plan);
   if (options.json) {
     std::printf("%s\n", to_json(setup.report).dump().c_str());

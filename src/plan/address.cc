@@ -1,16 +1,21 @@
 // Offsets for blocks with known lifetimes. Several first-fit orders are tried; if none reaches the
 // lower bound (the most bytes live at once), the blocks that define the top are moved to the front
-// of the best order and fitted again. Deterministic: rounds are counted, never timed.
+// of the best order and fitted again; then a depth-first search tries heights between.
+// Deterministic: rounds and nodes are counted, never timed.
 #include <algorithm>
 #include <numeric>
 
-#include "plan/storage.h"
+#include "plan/address_search.h"
 
 namespace pl {
 namespace {
 
 constexpr int kPromotionRounds = 50;
-constexpr int64_t kPromotionVisits = 2'000'000;  // of placed blocks, in all rounds
+constexpr int kAttempts = 3;
+constexpr int64_t kManyBlocks = 400;
+constexpr int64_t kSearchWork = 1'000'000, kMostNodes = 10'000;  // of the search, for small effort
+constexpr int64_t kPromotionVisits = 1'000'000;                  // of placed blocks, in all rounds
+constexpr int64_t kMostVisits = 50'000'000;  // before further orders are skipped
 
 // Places blocks one after the other, each at the lowest offset where it fits.
 class FirstFit {
@@ -74,41 +79,76 @@ std::vector<int> order_by(const std::vector<Block>& blocks, Key key) {
   return order;
 }
 
-}  // namespace
+struct Fit {
+  std::vector<Block> blocks;
+  std::vector<int> order;
+  Bytes height = -1;
+};
 
-Bytes assign_addresses(std::vector<Block>& blocks, int steps) {
-  if (blocks.empty()) return 0;
-  const auto live = live_bytes(blocks, steps);
-  const Bytes bound = *std::max_element(live.begin(), live.end());
+Fit first_fits(std::vector<Block>& blocks, Bytes bound) {
   FirstFit fit;
-  std::vector<Block> best = blocks;
-  std::vector<int> best_order;
-  Bytes best_height = -1;
+  Fit best;
   for (Key key : kKeys) {
     std::vector<int> order = order_by(blocks, key);
-    const Bytes height = fit.run(blocks, order, best_height);
-    if (height < 0) continue;
-    best = blocks;
-    best_order = std::move(order);
-    best_height = height;
-    if (height == bound) break;
+    const Bytes height = fit.run(blocks, order, best.height);
+    if (height >= 0) best = {blocks, std::move(order), height};
+    if (best.height == bound || fit.visits() > kMostVisits) break;
   }
-  std::vector<int> order = best_order;
-  const int64_t visits = fit.visits() + kPromotionVisits;
-  for (int round = 0; round < kPromotionRounds && best_height > bound && fit.visits() < visits;
-       ++round) {
+  return best;
+}
+
+// The blocks that reach the top go first next time, again and again.
+void promote(Fit& best, Bytes bound) {
+  FirstFit fit;
+  std::vector<Block> blocks = best.blocks;
+  std::vector<int> order = best.order;
+  for (int round = 0; round < kPromotionRounds && best.height > bound; ++round) {
     const Bytes height = fit.run(blocks, order, -1);
-    if (height < best_height) {
-      best = blocks;
-      best_height = height;
-    }
-    // The blocks that reach the top go first next time.
+    if (height < best.height) best = {blocks, order, height};
+    if (fit.visits() > kPromotionVisits) return;
     std::stable_partition(order.begin(), order.end(), [&](int id) {
       return blocks[index(id)].at + blocks[index(id)].bytes == height;
     });
   }
-  blocks = std::move(best);
-  return best_height;
+}
+
+Bytes height_of(const std::vector<Block>& blocks) {
+  Bytes height = 0;
+  for (const Block& block : blocks) height = std::max(height, block.at + block.bytes);
+  return height;
+}
+
+}  // namespace
+
+Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
+  if (blocks.empty()) return 0;
+  const auto live = live_bytes(blocks, steps);
+  const Bytes bound = *std::max_element(live.begin(), live.end());
+  Fit best = first_fits(blocks, bound);
+  const auto count = static_cast<int64_t>(blocks.size());
+  const int64_t nodes =
+      effort * std::max(4 * count, std::min(kMostNodes, kSearchWork / std::max<int64_t>(count, 1)));
+  auto search_within = [&](Bytes height) {
+    if (!fit_within(blocks, height, nodes)) return false;
+    best.blocks = blocks;
+    best.height = height_of(blocks);
+    return true;
+  };
+  // With many blocks the search takes milliseconds: a gap of one part in eighty is left.
+  const bool many = count > kManyBlocks && effort <= 1;
+  if (best.height > bound + (many ? bound / 80 : 0) && !search_within(bound)) {
+    promote(best, bound);
+    // Ever less ambitious, towards what is there already.
+    Bytes failed = bound;
+    const int attempts = many ? 2 : kAttempts * effort;
+    for (int a = 0; a < attempts && best.height - failed > bound / 500; ++a) {
+      const Bytes target = failed + (best.height - failed) / (many ? 2 : 3);
+      if (target == failed) break;
+      if (!search_within(target)) failed = target;
+    }
+  }
+  blocks = std::move(best.blocks);
+  return best.height;
 }
 
 }  // namespace pl

@@ -35,10 +35,12 @@ struct Problem {
   std::vector<Node> nodes;  // in base order
 };
 
-// `value` is not held up to its use by node `at`; it is computed again just before. A kept value is
-// computed again there even if neither `at` nor its bay reads it: it is held from there on.
+// `value` is not held up to its use by node `at`; it is computed again just before.
 struct Drop {
   int value, at;
+  // Computed again there even if neither `at` nor its bay reads it, and held from there on: for
+  // later uses, or because it is kept. Otherwise a drop that nobody asks for does nothing.
+  bool early = false;
   auto operator<=>(const Drop&) const = default;
 };
 using Drops = std::vector<Drop>;  // sorted, unique

@@ -15,8 +15,9 @@ struct Block {
   ByteOffset at = -1;
 };
 
-// Gives every block an offset from 0; returns the height. See address.cc.
-Bytes assign_addresses(std::vector<Block>& blocks, int steps);
+// Gives every block an offset from 0; returns the height. More effort searches longer for a lower
+// one. See address.cc.
+Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort = 1);
 
 // Live transient bytes at each step (one entry when there are no steps).
 std::vector<Bytes> live_bytes(const std::vector<Block>& blocks, int steps);

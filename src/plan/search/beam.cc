@@ -20,7 +20,7 @@ std::optional<Choice> beam(Space& space, const Choice& from, Bytes target) {
     std::vector<Choice> next;
     for (const Choice& choice : now) {
       const View view = space.view(choice, target);
-      for (const Proposal& proposal : propose(space, view, Purpose::fewer_bytes)) {
+      for (const Proposal& proposal : propose(space, view, Goal::fewer_bytes)) {
         Choice changed{apply(choice.drops, proposal, proposal.parts.size()), {}};
         if (changed.drops != choice.drops && space.score(changed, target))
           next.push_back(std::move(changed));

@@ -6,10 +6,18 @@
 
 namespace pl {
 
+Gap end_early(const View& view, const Gap& gap, int to) {
+  Gap ended = gap;
+  ended.at = view.anchor[index(to)];
+  ended.to = to;
+  ended.early = ended.at != gap.at || gap.early;
+  return ended;
+}
+
 Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over) {
   const Flat& flat = space.flat;
   Change change;
-  change.add.push_back({gap.value, gap.at});
+  change.add.push_back({gap.value, gap.at, gap.early});
   std::vector<int> depth_of{0};
   auto known = [&](int value) {
     return std::any_of(change.add.begin(), change.add.end(),

@@ -9,7 +9,7 @@
 namespace pl {
 namespace {
 
-constexpr size_t kMostClasses = 16;
+constexpr size_t kMostClasses = 16, kMostClassesOfLarge = 8;
 
 struct Class {
   std::vector<const Gap*> gaps;
@@ -29,6 +29,32 @@ double chain_ms(const Space& space, const Change& change) {
   for (const Drop& drop : change.add)
     ms += space.flat.ms[index(space.flat.producer[index(drop.value)])];
   return ms;
+}
+
+// The last step within the gap at which all inputs of the value are there; -1: none, or they are
+// there at its end anyway.
+int last_with_inputs(const Space& space, const View& view, const Gap& gap) {
+  int last = gap.to;
+  for (int value : space.flat.reads(space.flat.producer[index(gap.value)])) {
+    if (space.flat.bytes[index(value)] == 0 || view.live_at(value, gap.to)) continue;
+    last = std::min(last, view.last_live_before(value, gap.to));
+  }
+  if (last == gap.to || last <= gap.from) return -1;
+  const int at = view.anchor[index(last)];
+  return view.anchor[index(gap.from)] < at && at < gap.at ? last : -1;
+}
+
+// Computed again where its inputs are last there, and held from then on.
+void propose_early(const Space& space, const View& view, const Class& found,
+                   std::vector<Proposal>& proposals) {
+  Proposal early;
+  for (const Gap* gap : found.gaps) {
+    const int last = last_with_inputs(space, view, *gap);
+    if (last < 0) continue;
+    Change change = close_gap(space, view, end_early(view, *gap, last), 0, true);
+    if (!change.add.empty()) early.parts.push_back(std::move(change));
+  }
+  if (!early.parts.empty()) proposals.push_back(std::move(early));
 }
 
 // Variants of one class: closures of several depths, those that differ from the one before.
@@ -70,7 +96,7 @@ void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& prop
   std::vector<Class*> classes;
   for (auto& [kind, found] : by_kind) classes.push_back(&found);
   auto rank = [](const Class* c) { return c->ms / c->freed; };
-  const size_t most = std::min(classes.size(), kMostClasses);
+  const size_t most = std::min(classes.size(), space.large() ? kMostClassesOfLarge : kMostClasses);
   auto earlier = [&](const Class* a, const Class* b) {
     return rank(a) != rank(b) ? rank(a) < rank(b) : a->gaps[0]->from < b->gaps[0]->from;
   };
@@ -83,6 +109,7 @@ void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& prop
       return freed(space, view, *a) > freed(space, view, *b);
     });
     propose_class(space, view, *found, proposals);
+    propose_early(space, view, *found, proposals);
   }
 }
 

@@ -20,6 +20,9 @@ void ladder(Space& space, double share);
 // Changes entries of the pool by all moves until nothing new enters it.
 void improve(Space& space, double share);
 
+// Random changes to entries of the pool, until nothing enters it for long.
+void shake(Space& space, double share);
+
 // Several choices side by side, moves that do not yet help allowed: for where descend() is stuck.
 // The answer has less excess than `from`, or is nothing.
 std::optional<Choice> beam(Space& space, const Choice& from, Bytes target);

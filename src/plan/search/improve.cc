@@ -17,8 +17,8 @@ void improve(Space& space, double share) {
       if (!done.insert(entry.drops).second) continue;
       found = true;
       const View view = space.view(entry, entry.score.peak - 1);
-      for (Purpose purpose : {Purpose::fewer_bytes, Purpose::less_time})
-        for (const Proposal& proposal : propose(space, view, purpose)) {
+      for (Goal goal : {Goal::fewer_bytes, Goal::less_time})
+        for (const Proposal& proposal : propose(space, view, goal)) {
           Choice next{apply(entry.drops, proposal, proposal.parts.size()), {}};
           space.score(next, view.target);
           if (proposal.parts.size() > 1) {

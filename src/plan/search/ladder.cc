@@ -9,7 +9,7 @@
 namespace pl {
 namespace {
 
-constexpr int kRungs = 24;
+constexpr int kRungs = 24, kRungsOfLarge = 20;
 constexpr size_t kMoreOfOneLook = 6;
 constexpr double kStale = 1.2;
 constexpr double kEagerness[] = {1.0, 0.5, 2.0};
@@ -23,10 +23,11 @@ class Descent {
     Choice now;
     if (!space_.score(now, 0)) return;
     const double high = static_cast<double>(now.score.peak);
+    const int rungs = space_.large() ? kRungsOfLarge : kRungs;
     const double low = static_cast<double>(std::max<Bytes>(space_.bound, 1));
-    for (int rung = 1; rung <= kRungs && !space_.spent(share_); ++rung) {
-      const auto target =
-          static_cast<Bytes>(std::floor(high * std::pow(low / high, double(rung) / kRungs)));
+    for (int rung = 1; rung <= rungs && !space_.spent(share_); ++rung) {
+      const auto target = static_cast<Bytes>(
+          std::floor(high * std::pow(low / high, static_cast<double>(rung) / rungs)));
       space_.score(now, target);
       bool met = now.score.excess == 0;
       while (!met && !space_.spent(share_)) {
@@ -51,7 +52,7 @@ class Descent {
   // next, as long as they are still about as good on top of it: proposing anew costs more.
   std::optional<Choice> step_down(const Choice& start, Bytes target) {
     const View view = space_.view(start, target);
-    const auto proposals = propose(space_, view, Purpose::fewer_bytes);
+    const auto proposals = propose(space_, view, Goal::fewer_bytes);
     struct Found {
       double rate;
       size_t proposal;
@@ -94,7 +95,7 @@ class Descent {
 
   void take_back(Choice& now, Bytes target) {
     const View view = space_.view(now, target);
-    for (const Proposal& proposal : propose(space_, view, Purpose::less_time)) {
+    for (const Proposal& proposal : propose(space_, view, Goal::less_time)) {
       Choice next{apply(now.drops, proposal, proposal.parts.size()), {}};
       if (next.drops.size() == now.drops.size()) continue;
       if (space_.score(next, target) && next.score.excess == 0 && next.score.ms <= now.score.ms)

@@ -26,7 +26,7 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
     return true;
   };
   for (const Drop& drop : dropped)
-    if (flat_.keep[index(drop.value)] && !add(flat_.producer[index(drop.value)])) return false;
+    if (drop.early && !add(flat_.producer[index(drop.value)])) return false;
   // bay_ is its own worklist: each node in it is asked for its inputs once.
   auto ask = [&](int node) {
     for (int value : flat_.reads(node)) {

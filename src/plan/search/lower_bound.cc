@@ -30,7 +30,7 @@ namespace {
 constexpr int kLevels = 12;
 constexpr int kLooksPerNode = 400;
 constexpr int64_t kLooks = 200'000;
-constexpr int64_t kMostWords = 8'000'000;  // of the sets of single values, in all
+constexpr int64_t kMostWords = 1'000'000;  // of the sets of single values, in all
 
 class Bound {
  public:

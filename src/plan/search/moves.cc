@@ -7,8 +7,8 @@ namespace pl {
 namespace {
 
 constexpr Move kMoves[] = {
-    {"drop_gaps", Purpose::fewer_bytes, drop_gaps},
-    {"undo_drops", Purpose::less_time, undo_drops},
+    {"drop_gaps", Goal::fewer_bytes, drop_gaps},
+    {"undo_drops", Goal::less_time, undo_drops},
 };
 
 void sort_unique(std::vector<Drop>& drops) {
@@ -20,10 +20,10 @@ void sort_unique(std::vector<Drop>& drops) {
 
 std::span<const Move> moves() { return kMoves; }
 
-std::vector<Proposal> propose(const Space& space, const View& view, Purpose purpose) {
+std::vector<Proposal> propose(const Space& space, const View& view, Goal goal) {
   std::vector<Proposal> proposals;
   for (const Move& move : moves())
-    if (move.purpose == purpose) move.propose(space, view, proposals);
+    if (move.goal == goal) move.propose(space, view, proposals);
   return proposals;
 }
 

@@ -17,21 +17,21 @@ struct Proposal {
   std::vector<Change> parts;
 };
 
-enum class Purpose : uint8_t {
+enum class Goal : uint8_t {
   fewer_bytes,  // the view lies above its target
   less_time,    // the view lies below its target
 };
 
 struct Move {
   const char* name;
-  Purpose purpose;
+  Goal goal;
   // Appends proposals, the most promising first. Sees nothing but the view: equal views, equal
   // proposals.
   void (*propose)(const Space&, const View&, std::vector<Proposal>&);
 };
 
 std::span<const Move> moves();
-std::vector<Proposal> propose(const Space& space, const View& view, Purpose purpose);
+std::vector<Proposal> propose(const Space& space, const View& view, Goal goal);
 
 // The choice's drops with the first `parts` parts of the proposal.
 std::vector<Drop> apply(const std::vector<Drop>& drops, const Proposal& proposal, size_t parts);
@@ -45,6 +45,10 @@ void undo_drops(const Space&, const View&, std::vector<Proposal>&);
 
 // How far a dropped value takes its inputs along that would otherwise be held for it alone.
 inline constexpr int kClosures[] = {0, 1, 2, 4, 1 << 20};
+
+// A gap that ends at step `to` instead: the value is computed again there, before anyone asks for
+// it.
+Gap end_early(const View& view, const Gap& gap, int to);
 
 // The drop of `gap` with the inputs up to `depth` links behind it. Empty when an input is replaced
 // by then. With `take_over`, values computed in this bay serve their next bay too.

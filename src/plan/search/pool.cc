@@ -10,6 +10,7 @@ bool Pool::offer(const Choice& choice) {
     return entry.score.peak > choice.score.peak;
   });
   if (at != entries_.end() && at->score.ms <= choice.score.ms) return false;
+  ++entered_;
   // What needs as much or more and is no faster lies directly before, or is *at with the same peak.
   auto end = at != entries_.end() && at->score.peak == choice.score.peak ? at + 1 : at;
   auto begin = at;

@@ -15,8 +15,10 @@ class Pool {
   // Keeps a copy if nothing in the pool is as good in both; drops what it beats.
   bool offer(const Choice& choice);
   const std::vector<Choice>& entries() const { return entries_; }  // peak descending, ms ascending
+  size_t entered() const { return entered_; }  // how often offer() answered true
 
  private:
+  size_t entered_ = 0;
   std::vector<Choice> entries_;
 };
 

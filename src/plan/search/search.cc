@@ -10,22 +10,24 @@ namespace {
 // A new engine is a file with a function like ladder() and a line here.
 constexpr Engine kEngines[] = {
     {"ladder", 0.6, ladder},
-    {"improve", 1.0, improve},
+    {"improve", 0.8, improve},
+    {"shake", 1.0, shake},
 };
 
-constexpr size_t kMostEntries = 48;
+constexpr size_t kFewEntries = 36, kManyEntries = 400;
 
 // Steps to walk in all. About 0.1 s for 700 nodes; grows faster than the nodes do.
 int64_t effort_for(int nodes, int effort) {
   const double n = nodes;
-  const double steps = std::min(40e3 * n, 12e6 * std::max(1.0, std::pow(n / 700, 1.5)));
+  const double steps = std::min(40e3 * n, 8e6 * std::clamp(std::pow(n / 700, 1.5), 1.0, 50.0));
   return static_cast<int64_t>(steps * std::max(effort, 1));
 }
 
 // Few enough for addresses: of neighbours in bytes, the one that is much slower for little less
 // goes first.
-std::vector<Choice> thin(const std::vector<Choice>& entries) {
-  if (entries.size() <= kMostEntries) return entries;
+std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes) {
+  const size_t most = std::clamp(25'000 / std::max<size_t>(nodes, 1), kFewEntries, kManyEntries);
+  if (entries.size() <= most) return entries;
   std::vector<Choice> kept;
   const double high = std::log(static_cast<double>(std::max<Bytes>(entries.front().score.peak, 1)));
   const double low = std::log(static_cast<double>(std::max<Bytes>(entries.back().score.peak, 1)));
@@ -33,8 +35,8 @@ std::vector<Choice> thin(const std::vector<Choice>& entries) {
   int part = -1;
   for (const Choice& entry : entries) {
     const double here = std::log(static_cast<double>(std::max<Bytes>(entry.score.peak, 1)));
-    const int in =
-        static_cast<int>((high - here) / std::max(high - low, 1e-9) * (kMostEntries - 2));
+    const int in = static_cast<int>((high - here) / std::max(high - low, 1e-9) *
+                                    static_cast<double>(most - 2));
     if (in == part) continue;
     part = in;
     kept.push_back(entry);
@@ -60,7 +62,7 @@ std::vector<Candidate> search(const Problem& problem, const SearchOptions& optio
   space.score(nothing_dropped, 0);
   for (const Engine& engine : kEngines) engine.run(space, engine.share);
   std::vector<Candidate> result;
-  for (const Choice& choice : thin(space.pool.entries())) {
+  for (const Choice& choice : thin(space.pool.entries(), problem.nodes.size())) {
     Candidate candidate = with_addresses(problem, choice);
     // Bytes after addresses may not follow the peaks; time ascends, so that only bytes decide.
     if (result.empty() || candidate.bytes < result.back().bytes)

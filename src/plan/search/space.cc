@@ -79,7 +79,7 @@ class Reading {
     for (int s : {last_over + 1, steps() - 1}) {
       const int at = view_.anchor[index(s)];
       if (view_.anchor[index(from)] < at)
-        view_.gaps.push_back({value, at, from, s, role(value, at, at)});
+        view_.gaps.push_back({value, at, from, s, role(value, at, at), true});
       if (s == steps() - 1) break;
     }
   }
@@ -98,6 +98,13 @@ bool View::live_at(int value, int step) const {
   const Copy* at =
       std::partition_point(begin, end, [&](const Copy& copy) { return copy.end < step; });
   return at != end && at->start <= step;
+}
+
+int View::last_live_before(int value, int step) const {
+  int last = -1;
+  for (int c = copy_at[index(value)]; c < copy_at[index(value) + 1]; ++c)
+    if (copies[index(c)].start < step) last = std::min(copies[index(c)].end, step - 1);
+  return last;
 }
 
 Space::Space(const Problem& problem, int64_t effort)

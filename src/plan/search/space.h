@@ -7,11 +7,12 @@
 namespace pl {
 
 // A value held without use in the lowered order: steps `from` + 1 to `to` - 1. Dropping it means
-// {value, at}. For a kept value behind its last use, `to` is one past the last step.
+// {value, at, early}: early only for a kept value behind its last use, which nobody asks for.
 struct Gap {
   int value, at;
   int from, to;
   uint64_t kind;  // equal for gaps that play the same role in repeated blocks
+  bool early = false;
 };
 
 // A choice, lowered, with what moves want to know of it.
@@ -32,6 +33,8 @@ struct View {
   std::vector<int> copy_at;
   std::vector<Copy> copies;
   bool live_at(int value, int step) const;
+  // The last step before `step` at which the value is live; -1: none.
+  int last_live_before(int value, int step) const;
 };
 
 class Space {
@@ -42,6 +45,8 @@ class Space {
   bool score(Choice& choice, Bytes target);
   // Of a valid choice.
   View view(const Choice& choice, Bytes target);
+  // So many nodes that a look at one choice is dear: fewer are taken.
+  bool large() const { return flat.nodes > 300; }
   bool spent() const { return scorer_.walked() >= limit_; }
   bool spent(double share) const {
     return static_cast<double>(scorer_.walked()) >= share * static_cast<double>(limit_);

@@ -1,0 +1,13 @@
+// The exact part of address assignment: is there room within a given height?
+#pragma once
+
+#include "plan/storage.h"
+
+namespace pl {
+
+// Sets the offsets of all blocks so that none ends above `capacity` and answers true; or answers
+// false, the offsets unchanged, when there is no such assignment or `nodes` of the search were not
+// enough.
+bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t nodes);
+
+}  // namespace pl
