@@ -95,6 +95,27 @@ TEST(Split, RefusesAnOperandAsTallAsTheBatchThatIsNoSamples) {
   EXPECT_NE(t.refusal().find("add mixes the samples"), std::string::npos) << t.refusal();
 }
 
+// As many columns as samples: a sum over the batch that looks like the batch itself.
+TEST(Split, RefusesSamplesAddedToASumOfTheirShape) {
+  Traced t;
+  const Tensor y = t.r.input("y", {Dtype::float32, Shape{6, 6}}, true);
+  t.r.keep(add(t.x, matmul(y, t.x, {.transpose_a = true})), "sum");
+  const Graph graph = t.r.take();
+  for (int64_t trips : {2, 3, 6})
+    EXPECT_NE(error_of<UserError>([&] { split_batch(graph, trips); }).find("[split] add"),
+              std::string::npos)
+        << trips;
+}
+
+TEST(Split, AddsUpSumsInsideTheLoop) {
+  Traced t;
+  const Tensor a = reduce_sum(t.x, {0}), b = reduce_sum(tanh(t.x), {0});
+  t.r.keep(add(a, b), "sum");
+  const Graph graph = t.split(3);
+  EXPECT_EQ(graph.nodes.size(), 1u);
+  EXPECT_EQ(graph.loops[0].accumulated.size(), 1u) << "the terms themselves stay inside";
+}
+
 TEST(Split, RefusesSumsThatAreNoNumbersWithAPoint) {
   Recorder r;
   const Tensor x = r.input("x", {Dtype::int32, Shape{6, 4}}, true);
