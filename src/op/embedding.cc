@@ -73,8 +73,10 @@ Rows gradient_rows(const Attrs&, RowMask in) {
   return in == 3 ? Rows::sums : Rows::mixes;
 }
 
-// Each part of a split batch would add `onto` again: the batch must stay whole.
-Rows onto_rows(const Attrs&, RowMask in) { return in ? Rows::mixes : Rows::none; }
+Rows onto_rows(const Attrs&, RowMask in) {
+  if (!in) return Rows::none;
+  return in == 6 ? Rows::sums : Rows::mixes;
+}
 
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
   Cost result;
@@ -171,6 +173,7 @@ const Op kEmbeddingGradientOnto{
     .gradient = onto_gradient,
     .in_place = kOntoInPlace,
     .rows = onto_rows,
+    .onto = 0,
     .variants = kGradientVariants,
     .cost = gradient_cost,
     .samples = onto_samples,

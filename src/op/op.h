@@ -106,6 +106,9 @@ struct Op {
   // For ops whose outputs differ in it, the answer for output `out`; null: `rows` holds for all.
   // `rows` then says mixes, unless no input carries rows.
   Rows (*rows_of)(const Attrs&, RowMask in, int out) = nullptr;
+  // An input that output 0, a sum over rows, is added to; -1: none. A batch is split there only
+  // where that input is a sum over the same rows.
+  int onto = -1;
   Effects effects = {};
   std::span<const Variant> variants = {};
   Cost (*cost)(const Metas& in, const Metas& out, const Attrs&) = nullptr;

@@ -35,16 +35,15 @@ class Splitter {
     check(trips_ > 0 && batch_ > 0 && batch_ % trips_ == 0, "trips divide the batch");
     for (ValueId id : whole_.inputs)
       if (whole_.values[index(id)].rows) part_[index(id)] = Part::body;
-    std::vector<Part> node_part;
-    for (const Node& node : whole_.nodes) node_part.push_back(classify(node));
+    for (const Node& node : whole_.nodes) node_part_.push_back(classify(node));
     copy_sources();
     for (size_t n = 0; n < whole_.nodes.size(); ++n)
-      if (node_part[n] == Part::before) copy_outside(whole_.nodes[n]);
+      if (node_part_[n] == Part::before) copy_outside(whole_.nodes[n]);
     for (size_t n = 0; n < whole_.nodes.size(); ++n)
-      if (node_part[n] == Part::body) copy_to_body(whole_.nodes[n]);
+      if (node_part_[n] == Part::body) copy_to_body(whole_.nodes[n]);
     close_loop();
     for (size_t n = 0; n < whole_.nodes.size(); ++n)
-      if (node_part[n] == Part::after) copy_outside(whole_.nodes[n]);
+      if (node_part_[n] == Part::after) copy_outside(whole_.nodes[n]);
     for (ValueId id : whole_.keep) outer_.keep.push_back(outside_[index(id)]);
     for (size_t v = 0; v < whole_.variables.size(); ++v)
       outer_.variables[v].last = outside_[index(whole_.variables[v].last)];
@@ -68,14 +67,20 @@ class Splitter {
   Part classify(const Node& node) {
     const Op& op = get_op(node.op);
     const RowMask mask = rows_in(node);
+    // A sum over samples that goes on in another one: each trip adds its own.
+    const bool goes_on = op.onto >= 0 && mask && summed_[index(node.in[index(op.onto)])];
     bool behind = op.effects.writes_state;
-    for (ValueId in : node.in)
-      behind = behind || part_[index(in)] == Part::after || summed_[index(in)];
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const bool summed = summed_[index(node.in[i])];
+      if (summed && goes_on && static_cast<int>(i) == op.onto) continue;
+      behind = behind || part_[index(node.in[i])] == Part::after || summed;
+    }
     Part part = behind ? Part::after : Part::before;
     bool any_rows = mask != 0;
     for (ValueId out : node.out) any_rows = any_rows || whole_.values[index(out)].rows;
     if (any_rows) {
       if (behind) refuse(node, "works on samples with something summed over all of them");
+      if (op.onto >= 0 && !goes_on) refuse(node, "adds to something that is not summed with it");
       part = Part::body;
     }
     for (size_t o = 0; o < node.out.size(); ++o) {
@@ -216,8 +221,11 @@ class Splitter {
 
   bool wanted_outside(ValueId id) const {
     if (std::find(whole_.keep.begin(), whole_.keep.end(), id) != whole_.keep.end()) return true;
-    for (const Node& node : whole_.nodes)
-      if (std::find(node.in.begin(), node.in.end(), id) != node.in.end()) return true;
+    for (size_t n = 0; n < whole_.nodes.size(); ++n) {
+      const auto& in = whole_.nodes[n].in;
+      if (node_part_[n] != Part::body && std::find(in.begin(), in.end(), id) != in.end())
+        return true;
+    }
     return false;
   }
 
@@ -257,7 +265,8 @@ class Splitter {
 
   const Graph& whole_;
   int64_t trips_, batch_;
-  std::vector<Part> part_;    // per value of the whole step
+  std::vector<Part> part_;  // per value of the whole step
+  std::vector<Part> node_part_;
   std::vector<bool> summed_;  // per value: made in the body, summed over the trips
   std::vector<ValueId> in_body_, outside_;
   std::vector<NodeId> aliases_;  // that are kept, in order
