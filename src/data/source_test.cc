@@ -248,6 +248,24 @@ TEST(Synthetic, ValuesFillTheirRange) {
   EXPECT_EQ(*labels.rbegin(), 9);
 }
 
+TEST(Synthetic, TargetsMayBeTheNextToken) {
+  for (Dim length : {1, 6, 7}) {  // two tokens come from one number
+    SyntheticSpec spec = spec_of(Dtype::int32);
+    spec.x.shape = spec.y = {length};
+    spec.classes = spec.vocabulary;
+    spec.next_token = true;
+    const auto both = read_all(*synthetic_source(spec), {0, 1});
+    const auto* x = reinterpret_cast<const int32_t*>(both[0].data());
+    const auto* y = reinterpret_cast<const int32_t*>(both[1].data());
+    for (Dim sample : {0, 1})
+      for (Dim t = 0; t + 1 < length; ++t)
+        EXPECT_EQ(y[sample * length + t], x[sample * length + t + 1]) << sample << " " << t;
+    EXPECT_LT(y[2 * length - 1], spec.vocabulary);
+    spec.y = {length + 1};
+    EXPECT_THROW(synthetic_source(spec), UserError);
+  }
+}
+
 TEST(Synthetic, RefusesEmptySpecs) {
   SyntheticSpec spec = spec_of(Dtype::float32);
   spec.classes = 0;

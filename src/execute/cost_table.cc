@@ -139,9 +139,9 @@ bool CostTable::parse_line(std::string_view line) {
   if (!take_number(line, 0, kMostRate, flops) || !take_number(line, 0, kMostRate, bytes) ||
       !take_ms(line, 1, ms) || !line.empty())
     return false;
-  entry.flops = static_cast<float>(flops);
-  entry.bytes = static_cast<float>(bytes);
-  entry.ms = static_cast<float>(ms);
+  entry.flops = flops;
+  entry.bytes = bytes;
+  entry.ms = ms;
   if (entry.op) entries_.push_back(entry);  // another version may have had other ops
   return true;
 }
@@ -199,9 +199,8 @@ double CostTable::ms(uint64_t key, const Op& op, const Cost& cost) const {
 }
 
 bool CostTable::learn(uint64_t key, const Op& op, const Cost& cost, double ms) {
-  if (!(ms > 0 && ms <= kMostMs) || !op.alias.empty()) return false;
-  const Entry entry{key, &op, static_cast<float>(cost.flops), static_cast<float>(cost.bytes),
-                    static_cast<float>(ms)};
+  if (!(ms >= 1 / kPsPerMs && ms <= kMostMs) || !op.alias.empty()) return false;
+  const Entry entry{key, &op, cost.flops, cost.bytes, ms};
   for (Entry& old : entries_) {
     if (old.key != key) continue;
     if (std::fabs(old.ms - ms) <= kNews * old.ms) return false;

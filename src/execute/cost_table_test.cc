@@ -109,7 +109,7 @@ TEST(CostTable, LearnsNewsOnly) {
   EXPECT_EQ(table.hash(), one);
   EXPECT_TRUE(table.learn(1, add, {1, 1}, 2.3));
   EXPECT_NE(table.hash(), one);
-  for (double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+  for (double bad : {0.0, 1e-12, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
     EXPECT_FALSE(table.learn(2, add, {1, 1}, bad)) << bad;
   EXPECT_EQ(table.size(), 1u);
   for (uint64_t key = 10; key < 5000; ++key) table.learn(key, add, {1, 1}, 1.0);

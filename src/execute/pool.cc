@@ -55,6 +55,8 @@ class PoolMaker {
     pool_.splits.push_back(std::move(split));
   }
 
+  // Bodies of all splits are the same nodes over other sizes: what one search found is tried on the
+  // others, thinned out.
   void add_split(int64_t trips) {
     const Graph graph = split_batch(whole_, trips);
     PoolSplit split{.split = trips};
@@ -70,7 +72,10 @@ class PoolMaker {
     Problem::Node& node = outer.problem.nodes[index(*at)];
     node.workspace = lower_bound(body.problem);
     split.floor = layout_.bytes + lower_bound(outer.problem);
-    for (const Candidate& candidate : memo_.search(body.problem, recompute_)) {
+    const std::vector<Candidate> candidates =
+        borrowed_.empty() ? memo_.search(body.problem, recompute_) : try_on(body.problem);
+    if (borrowed_.empty()) lend(candidates);
+    for (const Candidate& candidate : candidates) {
       PoolEntry entry{.split = trips, .drops = candidate.drops};
       node.workspace = candidate.bytes;
       Layout blocks = lay_out(outer.problem, order);
@@ -86,11 +91,31 @@ class PoolMaker {
   Pool& pool() { return pool_; }
 
  private:
+  void lend(const std::vector<Candidate>& found) {
+    constexpr size_t kLent = 16;
+    const size_t count = std::min(kLent, found.size());
+    for (size_t i = 0; i < count; ++i)
+      borrowed_.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
+  }
+
+  std::vector<Candidate> try_on(const Problem& problem) const {
+    std::vector<Candidate> list;
+    for (const Drops& drops : borrowed_) {
+      const auto steps = lower(problem, drops);
+      if (!steps) continue;
+      Layout blocks = lay_out(problem, *steps);
+      list.push_back({.drops = drops,
+                      .bytes = assign_addresses(blocks.blocks, static_cast<int>(steps->size()))});
+    }
+    return list;
+  }
+
   const Graph& whole_;
   KernelBook& book_;
   SearchMemo& memo_;
   const VariableLayout& layout_;
   bool recompute_;
+  std::vector<Drops> borrowed_;  // of the first split that was searched
   Pool pool_;
 };
 
@@ -157,15 +182,22 @@ Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const Var
   maker.add_whole();
   if (switches.split) return std::move(maker.pool());
   try {
-    for (int64_t trips : only.empty() ? split_choices(batch) : only)
-      if (trips > 1) maker.add_split(trips);
+    // The finest first: it decides the least memory, and is searched in full.
+    const std::vector<int64_t> choices = only.empty() ? split_choices(batch) : only;
+    for (auto trips = choices.rbegin(); trips != choices.rend(); ++trips)
+      if (*trips > 1) maker.add_split(*trips);
   } catch (const UserError& error) {
     maker.pool().refusal = error.what();
   }
-  // With enough memory a step is never cut: a guess that smaller pieces are faster must not decide.
+  // With enough memory a step is never cut, and never finer than need be: a guess that smaller
+  // pieces are faster must not decide.
+  constexpr double kGrain = 1e-6;
   Pool& pool = maker.pool();
   const double unlimited = pool.entries.front().ms;
-  for (PoolEntry& entry : pool.entries) entry.ms = std::max(entry.ms, unlimited);
+  for (PoolEntry& entry : pool.entries) {
+    const double trips = entry.split > 1 ? static_cast<double>(entry.split) : 0;
+    entry.ms = std::max(entry.ms, unlimited * (1 + kGrain * trips));
+  }
   return std::move(pool);
 }
 

@@ -73,10 +73,8 @@ Rows gradient_rows(const Attrs&, RowMask in) {
   return in == 3 ? Rows::sums : Rows::mixes;
 }
 
-Rows onto_rows(const Attrs&, RowMask in) {
-  if (!in) return Rows::none;
-  return in == 6 ? Rows::sums : Rows::mixes;
-}
+// Each part of a split batch would add `onto` again, unless that is a part as well (`additive`).
+Rows onto_rows(const Attrs&, RowMask in) { return in ? Rows::mixes : Rows::none; }
 
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
   Cost result;
@@ -173,7 +171,7 @@ const Op kEmbeddingGradientOnto{
     .gradient = onto_gradient,
     .in_place = kOntoInPlace,
     .rows = onto_rows,
-    .onto = 0,
+    .additive = true,
     .variants = kGradientVariants,
     .cost = gradient_cost,
     .samples = onto_samples,

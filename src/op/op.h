@@ -106,9 +106,9 @@ struct Op {
   // For ops whose outputs differ in it, the answer for output `out`; null: `rows` holds for all.
   // `rows` then says mixes, unless no input carries rows.
   Rows (*rows_of)(const Attrs&, RowMask in, int out) = nullptr;
-  // An input that output 0, a sum over rows, is added to; -1: none. A batch is split there only
-  // where that input is a sum over the same rows.
-  int onto = -1;
+  // The output is a sum of operands, or of an operand and a sum over the rows of others: where
+  // these are themselves summed over samples, the parts of a split batch add up to the whole.
+  bool additive = false;
   Effects effects = {};
   std::span<const Variant> variants = {};
   Cost (*cost)(const Metas& in, const Metas& out, const Attrs&) = nullptr;

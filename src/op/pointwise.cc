@@ -181,6 +181,7 @@ constexpr Op binary_op(const char* summary, Gradient gradient) {
           .gradient = gradient,
           .in_place = kBinaryInPlace,
           .rows = rows_binary,
+          .additive = kind == Binary::add,
           .variants = kBinaryVariants<kind>,
           .cost = cost_cheap,
           .samples = samples_binary<kind>};

@@ -57,6 +57,18 @@ class Splitter {
                     why + ", so the batch cannot be split; use --split off");
   }
 
+  // The node sums what the trips sum, so that it can work on the terms of one trip.
+  bool adds_up(const Op& op, const Node& node) const {
+    if (!op.additive) return false;
+    bool summed = false;
+    for (ValueId in : node.in) {
+      if (!summed_[index(in)] && !whole_.values[index(in)].rows) return false;
+      summed = summed || summed_[index(in)];
+    }
+    for (ValueId out : node.out) summed = summed && !whole_.values[index(out)].rows;
+    return summed;
+  }
+
   RowMask rows_in(const Node& node) const {
     RowMask mask = 0;
     for (size_t i = 0; i < node.in.size(); ++i)
@@ -67,20 +79,21 @@ class Splitter {
   Part classify(const Node& node) {
     const Op& op = get_op(node.op);
     const RowMask mask = rows_in(node);
-    // A sum over samples that goes on in another one: each trip adds its own.
-    const bool goes_on = op.onto >= 0 && mask && summed_[index(node.in[index(op.onto)])];
     bool behind = op.effects.writes_state;
-    for (size_t i = 0; i < node.in.size(); ++i) {
-      const bool summed = summed_[index(node.in[i])];
-      if (summed && goes_on && static_cast<int>(i) == op.onto) continue;
-      behind = behind || part_[index(node.in[i])] == Part::after || summed;
+    for (ValueId in : node.in)
+      behind = behind || part_[index(in)] == Part::after || summed_[index(in)];
+    if (adds_up(op, node)) {
+      for (ValueId out : node.out) {
+        part_[index(out)] = Part::body;
+        summed_[index(out)] = true;
+      }
+      return Part::body;
     }
     Part part = behind ? Part::after : Part::before;
     bool any_rows = mask != 0;
     for (ValueId out : node.out) any_rows = any_rows || whole_.values[index(out)].rows;
     if (any_rows) {
       if (behind) refuse(node, "works on samples with something summed over all of them");
-      if (op.onto >= 0 && !goes_on) refuse(node, "adds to something that is not summed with it");
       part = Part::body;
     }
     for (size_t o = 0; o < node.out.size(); ++o) {
@@ -222,8 +235,9 @@ class Splitter {
   bool wanted_outside(ValueId id) const {
     if (std::find(whole_.keep.begin(), whole_.keep.end(), id) != whole_.keep.end()) return true;
     for (size_t n = 0; n < whole_.nodes.size(); ++n) {
-      const auto& in = whole_.nodes[n].in;
-      if (node_part_[n] != Part::body && std::find(in.begin(), in.end(), id) != in.end())
+      const Node& node = whole_.nodes[n];
+      if (node_part_[n] == Part::after &&
+          std::find(node.in.begin(), node.in.end(), id) != node.in.end())
         return true;
     }
     return false;
@@ -265,8 +279,8 @@ class Splitter {
 
   const Graph& whole_;
   int64_t trips_, batch_;
-  std::vector<Part> part_;  // per value of the whole step
   std::vector<Part> node_part_;
+  std::vector<Part> part_;    // per value of the whole step
   std::vector<bool> summed_;  // per value: made in the body, summed over the trips
   std::vector<ValueId> in_body_, outside_;
   std::vector<NodeId> aliases_;  // that are kept, in order

@@ -63,7 +63,7 @@ struct LoopResult {
   double loss_first = 0, loss_last = 0;
   double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
   double samples_per_s = 0;
-  // Of the first signature's plan, one median per step; empty without LoopOptions::time_kernels or
+  // Of the first signature's plan, one time per step; empty without LoopOptions::time_kernels or
   // when there were too few steps.
   std::vector<double> kernel_ms;
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps

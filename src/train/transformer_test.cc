@@ -93,6 +93,28 @@ TEST(Transformer, ATiedHeadIsOneVariable) {
   EXPECT_NE(model.summary().find("Total params: 20"), std::string::npos) << model.summary();
 }
 
+TEST(Transformer, ASequentialThatStartsWithAnEmbeddingReadsTokens) {
+  Sequential model({Embedding(6, 4), Flatten(), Dense(2, {.activation = "softmax"})});
+  model.compile({.optimizer = Adam({.learning_rate = 0.05}),
+                 .loss = "sparse_categorical_crossentropy",
+                 .metrics = {"accuracy"}});
+  // Does the token 5 occur?
+  Tensor x({Dtype::uint8, {32, 3}}), y({Dtype::int32, {32}});
+  for (int i = 0; i < 32; ++i) {
+    y.data_as<int32_t>()[i] = 0;
+    for (int t = 0; t < 3; ++t) {
+      const int token = (i * 7 + t * 5 + i / 6) % 6;
+      x.data_as<uint8_t>()[i * 3 + t] = static_cast<uint8_t>(token);
+      if (token == 5) y.data_as<int32_t>()[i] = 1;
+    }
+  }
+  model.fit(x, y, {.epochs = 60, .verbose = 0, .threads = 1});
+  EXPECT_GT(model.evaluate(x, y)["accuracy"], 0.95);
+  x.data_as<uint8_t>()[4] = 6;
+  // Bytes are not looked through beforehand; the table gives NaN for what it does not have.
+  EXPECT_TRUE(std::isnan(model.predict(x).data_as<float>()[2]));
+}
+
 TEST(Transformer, SummaryGivesActivationsToLayersWithSlashesInTheirNames) {
   const std::string text = small_gpt(8).summary({.batch_size = 2});
   EXPECT_NE(text.find("block_0/attn/qkv (Dense)"), std::string::npos) << text;
