@@ -1,6 +1,6 @@
 // CostTable: what calls cost on this machine. A timed call answers with its time; any other with
-// the roofline, corrected by a timed call of its family, or of its op. The table is a small text file
-// in the cache folder; whatever is wrong with that file reads as no table.
+// the roofline, corrected by a timed call of its family, or of its op. The table is a small text
+// file in the cache folder; whatever is wrong with that file reads as no table.
 #pragma once
 
 #include <cstdint>
