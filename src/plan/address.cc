@@ -127,7 +127,7 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
   Fit best = first_fits(blocks, bound);
   const auto count = static_cast<int64_t>(blocks.size());
   const int64_t nodes =
-      effort * std::max(4 * count, std::min(kMostNodes, kSearchWork / std::max<int64_t>(count, 1)));
+      effort * std::max(7 * count, std::min(kMostNodes, kSearchWork / std::max<int64_t>(count, 1)));
   auto search_within = [&](Bytes height) {
     if (!fit_within(blocks, height, nodes)) return false;
     best.blocks = blocks;

@@ -19,7 +19,7 @@ constexpr size_t kFewEntries = 36, kManyEntries = 400;
 // Steps to walk in all. About 0.1 s for 700 nodes; grows faster than the nodes do.
 int64_t effort_for(int nodes, int effort) {
   const double n = nodes;
-  const double steps = std::min(40e3 * n, 8e6 * std::clamp(std::pow(n / 700, 1.5), 1.0, 50.0));
+  const double steps = std::min(40e3 * n, 6e6 * std::clamp(std::pow(n / 700, 1.5), 1.0, 20.0));
   return static_cast<int64_t>(steps * std::max(effort, 1));
 }
 
