@@ -1,7 +1,7 @@
 // Random training steps over a batch of samples, so that they split: dense layers with tied
-// weights, skips, branches, dropout, windows, normalisation, samples that share dimension 0 with
-// positions, values made of weights alone, updates early and late, kept rows, views and sums. Equal
-// seeds give equal graphs.
+// weights, skips, branches, dropout, windows, normalisation, tokens and attention, samples that
+// share dimension 0 with positions, values made of weights alone, updates early and late, kept
+// rows, views and sums. Equal seeds give equal graphs.
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,11 @@ class RandomStep {
     if (numbers_.chance(0.5))
       labels_ = recorder_.input("labels", {Dtype::int32, Shape{batch}}, true);
     params_ = recorder_.input("step_params", step_params_meta(), false);
+    if (numbers_.chance(0.3)) {  // two tokens a sample
+      const Tensor tokens = recorder_.input("tokens", {Dtype::int32, Shape{batch, 2}}, true);
+      const Dim each = widths[numbers_.below(2)];
+      push(reshape(embedding(variable(Shape{kClasses, each}), tokens), {batch, 2 * each}));
+    }
     for (int n = 0; n < nodes; ++n) {
       PathScope path(&recorder_, "layer" + std::to_string(n));
       if (numbers_.chance(mixing))
@@ -94,7 +99,7 @@ class RandomStep {
       case 11:
         return push(tanh(add(x, variable(Shape{width(x)}))));
       case 12:
-        return grow_positions(x);
+        return width(x) % 6 == 0 ? grow_attention(x) : grow_positions(x);
       default:
         return grow_image(x);
     }
@@ -128,6 +133,14 @@ class RandomStep {
     y = tanh(matmul(y, variable(Shape{each, each})));
     push(reshape(y, {batch_, width(x)}));
   }
+  // Two positions with q, k and v of one or two heads each.
+  void grow_attention(const Tensor& x) {
+    const Dim third = width(x) / 6;
+    const Tensor qkv = reshape(x, {batch_, 2, 3 * third});
+    const int heads = third % 2 == 0 && numbers_.chance(0.5) ? 2 : 1;
+    push(reshape(attention(qkv, {.heads = heads, .causal = numbers_.chance(0.5)}),
+                 {batch_, 2 * third}));
+  }
   void grow_image(const Tensor& x) {
     const Dim h = 2, w = width(x) / h;
     Tensor y = reshape(x, {batch_, h, w, 1});
@@ -156,7 +169,9 @@ class RandomStep {
     if (numbers_.chance(0.3)) loss = add(loss, reduce_sum(pick()));
     if (labels_.defined()) {
       const Tensor x = pick();
-      const Tensor logits = matmul(x, variable(Shape{width(x), kClasses}));
+      const bool tied = numbers_.chance(0.5);  // as tall as an embedding's table
+      const Tensor w = variable(tied ? Shape{kClasses, width(x)} : Shape{width(x), kClasses});
+      const Tensor logits = matmul(x, w, {.transpose_b = tied});
       loss = add(loss, reduce_sum(sparse_softmax_cross_entropy(logits, labels_).loss));
       recorder_.keep(reduce_sum(sparse_categorical_accuracy(logits, labels_)), "correct");
     }

@@ -18,6 +18,8 @@
 namespace pl::test {
 namespace {
 
+constexpr int kShare = PLIMSOLL_SANITIZED ? 6 : 1;  // of the seeds, where everything is slow
+
 // Kernels and searches are the same for many graphs, so one of each serves a whole test.
 struct Bench {
   CpuBackend backend{1};
@@ -74,7 +76,7 @@ const PoolEntry* fastest_within(const Pool& pool, Bytes budget) {
 TEST(Pool, EveryEntryOfARandomStepIsWhatItSaid) {
   Bench bench;
   int plans = 0, split = 0, again = 0, both = 0, refused = 0, budgets = 0;
-  for (uint64_t seed = 0; seed < 300 && !HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 300 / kShare && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = random_step(seed, 0.02);
     const Pool pool = bench.pool(graph);
@@ -110,11 +112,11 @@ TEST(Pool, EveryEntryOfARandomStepIsWhatItSaid) {
   std::printf(
       "%d plans: %d split, %d compute again, %d both; %d steps cannot be split; %d budgets\n",
       plans, split, again, both, refused, budgets);
-  EXPECT_GT(plans, 2000);
-  EXPECT_GT(split, 1000);
-  EXPECT_GT(again, 200);
-  EXPECT_GT(both, 100);
-  EXPECT_GT(refused, 10);
+  EXPECT_GT(plans, 2000 / kShare);
+  EXPECT_GT(split, 1000 / kShare);
+  EXPECT_GT(again, 200 / kShare);
+  EXPECT_GT(both, 100 / kShare);
+  EXPECT_GT(refused, 10 / kShare);
   EXPECT_LT(refused, 100);
 }
 
@@ -122,7 +124,7 @@ TEST(Pool, EveryEntryOfARandomStepIsWhatItSaid) {
 TEST(Pool, RandomDecisionsMakeValidPlans) {
   Bench bench;
   int plans = 0, again = 0;
-  for (uint64_t seed = 0; seed < 400 && !HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < 400 / kShare && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Numbers numbers(seed + 17);
     Graph graph = random_step(seed);
@@ -152,8 +154,8 @@ TEST(Pool, RandomDecisionsMakeValidPlans) {
     }
   }
   std::printf("%d plans, %d compute again\n", plans, again);
-  EXPECT_GT(plans, 1000);
-  EXPECT_GT(again, 500);
+  EXPECT_GT(plans, 1000 / kShare);
+  EXPECT_GT(again, 500 / kShare);
 }
 
 // ---- what they compute
@@ -250,7 +252,7 @@ void expect_same_results(const Graph& graph, Prepared prepared, Bench& bench, ui
 TEST(Pool, EntriesComputeWhatTheStepComputes) {
   Bench bench;
   int runs = 0, split = 0, again = 0;
-  for (uint64_t seed = 1000; seed < 1080 && !HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + 80 / kShare && !HasFatalFailure(); ++seed) {
     const Graph graph = random_step(seed);
     const Pool pool = bench.pool(graph);
     Numbers numbers(seed);
@@ -266,14 +268,14 @@ TEST(Pool, EntriesComputeWhatTheStepComputes) {
     }
   }
   std::printf("%d runs: %d split, %d compute again\n", runs, split, again);
-  EXPECT_GT(split, 100);
-  EXPECT_GT(again, 30);
+  EXPECT_GT(split, 100 / kShare);
+  EXPECT_GT(again, 30 / kShare);
 }
 
 TEST(Pool, RandomDecisionsComputeWhatTheStepComputes) {
   Bench bench;
   int again = 0;
-  for (uint64_t seed = 2000; seed < 2120 && !HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 2000; seed < 2000 + 120 / kShare && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = random_step(seed);
     const bool cut = seed % 3 == 0;
@@ -294,14 +296,14 @@ TEST(Pool, RandomDecisionsComputeWhatTheStepComputes) {
     validate(prepared.graph, prepared.plan, prepared.facts);
     expect_same_results(graph, std::move(prepared), bench, seed, !cut);
   }
-  EXPECT_GT(again, 60);
+  EXPECT_GT(again, 60 / kShare);
 }
 
 // Graphs that are no training steps: anything goes, but for a split.
 TEST(Pool, RandomGraphsComputeTheSameBitsWithSomeValuesTwice) {
   Bench bench;
   int again = 0;
-  for (uint64_t seed = 3000; seed < 3150 && !HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 3000; seed < 3000 + 150 / kShare && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Graph graph = RandomGraph(seed, Dtype::float64, 6 + static_cast<int>(seed % 20)).take();
     const Pool pool = bench.pool(graph, {.recompute = true, .split = 1});
@@ -322,7 +324,7 @@ TEST(Pool, RandomGraphsComputeTheSameBitsWithSomeValuesTwice) {
     }
   }
   std::printf("%d graphs with values computed again\n", again);
-  EXPECT_GT(again, 20);
+  EXPECT_GT(again, 20 / kShare);
 }
 
 }  // namespace
