@@ -14,8 +14,24 @@
 #include "execute/prepared.h"
 #include "op/step_params.h"
 #include "plan/passes.h"
+#include "plan/split.h"
 
 namespace pl::test {
+
+// A graph behind its passes, whole or in micro-batches.
+inline Prepared prepare_split(Graph graph, Backend& backend, int64_t trips,
+                              const Decision& decision = {}) {
+  Prepared result;
+  const VariableLayout layout = layout_variables(graph.variables, backend.alignment());
+  result.split = trips;
+  result.graph = trips > 1 ? split_batch(graph, trips) : std::move(graph);
+  KernelBook book(backend);
+  result.facts = book.facts(result.graph);
+  result.plan = make_plan(result.graph, result.facts, layout, backend.alignment(), decision);
+  validate(result.graph, result.plan, result.facts);
+  result.kernels = book.kernels(result.graph);
+  return result;
+}
 
 inline constexpr unsigned char kPoison = 0xFF;  // NaN in every floating dtype
 

@@ -20,6 +20,7 @@ struct Case {
   int64_t batch;
   const char* optimizer;
   StepKind kind;
+  int64_t split = 1;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -31,16 +32,23 @@ const Case kCases[] = {
     {"MnistCnnOddBatch", "mnist-cnn", 3, "sgd", StepKind::train},
     {"MnistCnnEvaluate", "mnist-cnn", 8, "adam", StepKind::evaluate},
     {"MnistCnnPredict", "mnist-cnn", 8, "adam", StepKind::predict},
+    {"MlpAdamSplit", "mlp", 6, "adam", StepKind::train, 3},
+    {"MnistCnnOneByOne", "mnist-cnn", 3, "sgd", StepKind::train, 3},
+    {"MnistCnnEvaluateSplit", "mnist-cnn", 6, "adam", StepKind::evaluate, 2},
+    {"MnistCnnPredictOneByOne", "mnist-cnn", 3, "adam", StepKind::predict, 3},
 };
 
-Graph trace(const Case& c) {
+Prepared prepared(const Case& c, Backend& backend) {
   const BuiltinModel& model = find_builtin(c.model);
   const Compiled compiled{optimizer_from_name(c.optimizer),
                           loss_from_name("sparse_categorical_crossentropy"),
                           {"accuracy"},
                           Dtype::float32};
-  return trace_step(model.build(model.input, model.classes), compiled, {c.kind, c.batch},
-                    {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+  Graph graph =
+      trace_step(model.build(model.input, model.classes), compiled, {c.kind, c.batch},
+                 {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+  run_passes(graph);
+  return prepare_split(std::move(graph), backend, c.split);
 }
 
 // Weights near a usual initialisation; optimiser slots at zero.
@@ -72,7 +80,7 @@ class PoisonRun : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PoisonRun, WritesNothingOutsideItsGrants) {
   CpuBackend backend(2);
-  PlannedRun run(trace(GetParam()), backend);
+  PlannedRun run(prepared(GetParam(), backend));
   fill_model(run);
   const auto arena = static_cast<size_t>(run.plan().arena);
   for (int64_t number = 1; number <= 2; ++number) {
@@ -92,8 +100,7 @@ TEST_P(PoisonRun, WritesNothingOutsideItsGrants) {
 
 TEST_P(PoisonRun, GivesTheBitsOfAPlainRun) {
   CpuBackend backend(2);
-  const Graph graph = trace(GetParam());
-  PlannedRun plain(graph, backend), poisoned(graph, backend);
+  PlannedRun plain(prepared(GetParam(), backend)), poisoned(prepared(GetParam(), backend));
   fill_model(plain);
   fill_model(poisoned);
   for (int64_t number = 1; number <= 2; ++number) {
@@ -107,7 +114,7 @@ TEST_P(PoisonRun, GivesTheBitsOfAPlainRun) {
 
 TEST_P(PoisonRun, UsesExactlyWhatWasPlanned) {
   CpuBackend backend(2);
-  const PlannedRun run(trace(GetParam()), backend);
+  const PlannedRun run(prepared(GetParam(), backend));
   EXPECT_EQ(run.executor().used_bytes(), run.plan().arena);
   EXPECT_GE(run.plan().arena, run.plan().bound);
 }

@@ -2,7 +2,8 @@
 // head of one sample at a time: keys and values are packed once, then queries come in tiles. All
 // products run through one register-blocked loop, which adds in order of the inner index, so that
 // bits depend neither on threads nor on the vector width; only on whether the target fuses
-// multiplication and addition (the kernel's key says).
+// multiplication and addition (the kernel's key says). Keys that no query of a block of six sees
+// are skipped; those that some see have weight 0 for the others, where an infinite value makes NaN.
 #include "op/attention.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,66 +24,7 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
-
-// Sums held in registers: kRows rows of kVectors vectors, 24 of 32 registers or 12 of 16.
-constexpr int kRows = 6;
-constexpr int kVectors = kWidth == 16 ? 4 : 2;
-
-// c (rows, vectors * kWidth) = or += a (rows, depth) x b (depth, vectors * kWidth). Element (i, k)
-// of a is a[i * stride + k] or, if `across`, a[k * stride + i].
-template <int rows, int vectors, bool across>
-HWY_INLINE void block(const float* a, Dim stride, const float* b, Dim b_stride, Dim depth, float* c,
-                      Dim c_stride, bool add) {
-  const Floats d;
-  FloatVector sum[rows][vectors];
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v)
-      sum[r][v] = add ? hn::LoadU(d, c + r * c_stride + v * kWidth) : hn::Zero(d);
-  for (Dim k = 0; k < depth; ++k) {
-    FloatVector right[vectors];
-    for (int v = 0; v < vectors; ++v) right[v] = hn::LoadU(d, b + k * b_stride + v * kWidth);
-    for (int r = 0; r < rows; ++r) {
-      const auto left = hn::Set(d, across ? a[k * stride + r] : a[r * stride + k]);
-      for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
-    }
-  }
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) hn::StoreU(sum[r][v], d, c + r * c_stride + v * kWidth);
-}
-
-template <int rows, bool across>
-HWY_INLINE void band_of(const float* a, Dim stride, const float* b, Dim b_stride, Dim depth,
-                        float* c, Dim c_stride, Dim columns, bool add) {
-  Dim j = 0;
-  for (; j + kVectors * kWidth <= columns; j += kVectors * kWidth)
-    block<rows, kVectors, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
-  if constexpr (kVectors == 4) {
-    for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
-      block<rows, 2, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
-  }
-  for (; j < columns; j += kWidth)
-    block<rows, 1, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
-}
-
-// `block` for up to kRows rows and columns that are a multiple of 16.
-template <bool across>
-void band(Dim rows, const float* a, Dim stride, const float* b, Dim b_stride, Dim depth, float* c,
-          Dim c_stride, Dim columns, bool add) {
-  switch (rows) {
-    case 1:
-      return band_of<1, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
-    case 2:
-      return band_of<2, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
-    case 3:
-      return band_of<3, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
-    case 4:
-      return band_of<4, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
-    case 5:
-      return band_of<5, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
-    default:
-      return band_of<6, across>(a, stride, b, b_stride, depth, c, c_stride, columns, add);
-  }
-}
+#include "op/simd_product-inl.h"
 
 // Rows of a head lie far apart, where the hardware does not expect the next one.
 constexpr Dim kAhead = 8;
@@ -258,6 +200,24 @@ void attend_head(const AttentionHead& h, float* space) {
   }
 }
 
+// The inner product in 16 lanes; b is padded with zeros to a multiple of 16.
+HWY_INLINE float dot(const float* a, const float* b, Dim count) {
+  constexpr int kParts = static_cast<int>(kLanes / kWidth);
+  const Floats d;
+  FloatVector sums[kParts];
+  for (int p = 0; p < kParts; ++p) sums[p] = hn::Zero(d);
+  for (Dim i = 0; i < count; i += kLanes)
+    for (int p = 0; p < kParts; ++p) {
+      const Dim at = i + p * kWidth, left = count - at;
+      const auto v = left >= kWidth ? hn::LoadU(d, a + at) : load_part(a + at, left);
+      sums[p] = hn::Add(sums[p], hn::Mul(v, hn::LoadU(d, b + at)));
+    }
+  float lanes[kLanes], sum = 0;
+  for (int p = 0; p < kParts; ++p) hn::StoreU(sums[p], d, lanes + p * kWidth);
+  for (float lane : lanes) sum += lane;
+  return sum;
+}
+
 // space: AttentionHead::backward_space floats. A tile's queries are overwritten once they are used
 // up, keys and values at the end: dq, dk and dv may lie on q, k and v.
 void attend_head_backward(const AttentionHead& h, float* space) {
@@ -283,8 +243,9 @@ void attend_head_backward(const AttentionHead& h, float* space) {
     scores(h, tile, dout, value_panels, slopes);
     for (Dim r = 0; r < tile.rows; ++r) {
       const float* y = h.out + (first + r) * h.out_stride;
-      float flat = h.dlse ? -h.dlse[first + r] : 0.0f;
-      for (Dim i = 0; i < h.size; ++i) flat += dout[r * h.padded + i] * y[i];
+      if (r + kAhead < tile.rows) prefetch_row(y + kAhead * h.out_stride, h.size);
+      const float dlse = h.dlse ? h.dlse[first + r] : 0.0f;
+      const float flat = dot(y, dout + r * h.padded, h.size) - dlse;
       slopes_of(weights + r * h.line, slopes + r * h.line, seen_by(h, first + r), h.lse[first + r],
                 flat);
     }

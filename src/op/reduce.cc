@@ -110,6 +110,7 @@ std::vector<Sample> samples() {
       {"int32", {{{Dtype::int32, {3, 4}}}}, {{"axes", std::vector<int64_t>{0}}}},
       sample("bias_b128", {128, 512}, {0}, 0, true),
       sample("images_b256", {256, 26, 26, 32}, {0, 1, 2}, 0, true),
+      sample("gpt_bias", {8, 256, 1024}, {0, 1}, 0, true),
       sample("all_large", {256, 4096}, {0, 1}, 0, true),
   };
 }

@@ -54,21 +54,20 @@ std::vector<Sample> samples_with(std::vector<Fill> fills) {
     for (Fill fill : fills) result.in.push_back({{Dtype::float32, shape}, fill});
     return result;
   };
-  return {sample("vector", {5}),
-          sample("matrix", {3, 10}),
-          sample("one_class", {4, 1}),
-          sample("sequence", {2, 3, 17}),
-          sample("empty", {0, 4}),
-          sample("no_classes", {3, 0}),
-          sample("wide", {128, 1000}, true)};
+  return {sample("vector", {5}),       sample("matrix", {3, 10}),
+          sample("one_class", {4, 1}), sample("sequence", {2, 3, 17}),
+          sample("empty", {0, 4}),     sample("no_classes", {3, 0}),
+          sample("blocks", {2, 1100}), sample("wide", {128, 1000}, true)};
 }
 std::vector<Sample> samples() { return samples_with({Fill::normal}); }
 std::vector<Sample> gradient_samples() { return samples_with({Fill::probabilities, Fill::normal}); }
 
 constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::softmax_simd},
     {"reference", DeviceKind::cpu, cpu::softmax_reference},
 };
 constexpr Variant kGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::softmax_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::softmax_gradient_reference},
 };
 constexpr InOut kInPlace[] = {{0, 0}};

@@ -12,7 +12,9 @@ Tensor softmax(const Tensor& x);                             // (..., C)
 Tensor softmax_gradient(const Tensor& y, const Tensor& dy);  // y * (dy - sum(y * dy))
 
 namespace cpu {
+std::unique_ptr<Kernel> softmax_simd(const PrepareCall&);
 std::unique_ptr<Kernel> softmax_reference(const PrepareCall&);
+std::unique_ptr<Kernel> softmax_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> softmax_gradient_reference(const PrepareCall&);
 }  // namespace cpu
 

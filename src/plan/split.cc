@@ -57,16 +57,21 @@ class Splitter {
                     why + ", so the batch cannot be split; use --split off");
   }
 
-  // The node sums what the trips sum, so that it can work on the terms of one trip.
+  // The node sums what the trips sum, so that it can work on the terms of one trip. Operands that
+  // are added as they are, which the output could replace, must be terms themselves; the rest are
+  // samples that the op sums.
   bool adds_up(const Op& op, const Node& node) const {
     if (!op.additive) return false;
-    bool summed = false;
-    for (ValueId in : node.in) {
-      if (!summed_[index(in)] && !whole_.values[index(in)].rows) return false;
-      summed = summed || summed_[index(in)];
+    bool terms = false;
+    for (size_t i = 0; i < node.in.size(); ++i) {
+      const bool term = std::any_of(op.in_place.begin(), op.in_place.end(), [&](const InOut& pair) {
+        return pair.in == static_cast<int>(i);
+      });
+      const ValueId in = node.in[i];
+      if (term ? !summed_[index(in)] : !whole_.values[index(in)].rows) return false;
+      terms = terms || term;
     }
-    for (ValueId out : node.out) summed = summed && !whole_.values[index(out)].rows;
-    return summed;
+    return terms;
   }
 
   RowMask rows_in(const Node& node) const {

@@ -171,8 +171,9 @@ std::string to_text(const PlanReport& r, bool color) {
     out += " of " + format_bytes(*r.budget) + (r.fits ? ": it fits" : ": it does not fit");
   out += "\n";
   if (const std::string moves = moves_text(r); !moves.empty())
-    out += "Without limit it would use " + format_bytes(r.unlimited.process()) + "; it fits " +
-           moves + ", for " + percent(overhead(r)) + " more time (predicted)\n";
+    out += "Without limit it would use " + format_bytes(r.unlimited.process()) +
+           "; this takes it " + moves + ", for " + percent(overhead(r)) +
+           " more time (predicted)\n";
   out += "\n";
   const double whole = static_cast<double>(std::max<Bytes>(r.process, 1));
   auto row = [&](const std::string& name, Bytes bytes) {

@@ -41,12 +41,15 @@ Sequential wide(int64_t units) {
 TEST(ModelMemory, ABudgetTooSmallNamesWhatFits) {
   Sequential model = wide(2048);
   const Tensor x = zeros({Dtype::float32, {4096, 256}}), y = zeros({Dtype::int32, {4096}});
-  const Bytes needed = model.plan(x, y, {.batch_size = 4096, .threads = 1}).process;
+  FitOptions options{
+      .batch_size = 4096, .recompute = false, .split = 1, .verbose = 0, .threads = 1};
+  const Bytes needed = model.plan(x, y, options).process;
   const Tensors before = model.get_weights();
   const Bytes budget = needed - 24 * kMiB;
+  options.memory = budget;
   std::string message;
   try {
-    model.fit(x, y, {.batch_size = 4096, .memory = budget, .verbose = 0});
+    model.fit(x, y, options);
     FAIL() << "it must not fit";
   } catch (const DoesNotFit& error) {
     message = error.what();

@@ -170,11 +170,11 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
   SessionPlanner planner(backend, result.layout, graphs, source_bytes, *result.memory);
-  Switches unlimited{.recompute = false, .split = options.switches.split.value_or(1)};
-  planner.make_pools(unlimited, false);
+  planner.make_pools(only_unlimited(), false);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
-  if (options.all || !fits) {
+  const bool split_asked_for = options.switches.split && *options.switches.split > 1;
+  if (options.all || !fits || split_asked_for) {
     planner.make_pools(options.switches, options.finest);
     result.frontier = frontier_of(planner.points());
     result.complete = true;

@@ -82,9 +82,6 @@ TEST(BadUsage, OfTheCommandLineIsRefused) {
 
 TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
   const Words cases[] = {
-      {"plan", "mlp", "--split", "4"},
-      {"plan", "mlp", "--split", "auto"},
-      {"plan", "mlp", "--recompute", "auto"},
       {"plan", "mlp", "--offload", "auto"},
       {"plan", "mlp", "--device", "cuda"},
       {"plan", "mlp", "--device", "cuda:1"},
@@ -96,14 +93,16 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"plan", "mlp", "--allow", "float16"},
       {"plan", "mlp", "--html", "x.html"},
       {"plan", "mlp", "--checkpoint-every", "5"},
-      {"plan", "mlp", "--frontier"},
-      {"plan", "mlp", "--curve"},
       {"train", "mlp", "--resume", "x"},
       {"train", "mlp", "--profile", "1:2"},
       {"report", "x"},
       {"data", "fashion-mnist"},
   };
   for (const Words& words : cases) expect_refused(words, "not built yet");
+  for (const char* split : {"0", "-1", "x", "3", "64", ""})
+    EXPECT_EQ(plimsoll({"plan", "mlp", "--split", split}).exit, 2) << split << " parts of 32";
+  EXPECT_EQ(plimsoll({"plan", "mlp", "--recompute", "yes"}).exit, 2);
+  EXPECT_EQ(plimsoll({"plan", "--graph", "no-such-file.json"}).exit, 2);
   for (const char* option : {"--split", "--recompute", "--offload"})
     EXPECT_EQ(plimsoll({"plan", "mlp", option, "off"}).exit, 0) << option << " off is built";
 }

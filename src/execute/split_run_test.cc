@@ -1,0 +1,237 @@
+// Steps of real models in micro-batches: losses, weights and predictions are those of the whole
+// batch, masks of dropout included.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/cpu/cpu_backend.h"
+#include "model/builtin.h"
+#include "model/layers.h"
+#include "op/functions.h"
+#include "op/recorder.h"
+#include "plan/passes.h"
+#include "plan/split.h"
+#include "tests/graph_run.h"
+#include "train/step_trace.h"
+
+namespace pl::test {
+namespace {
+
+// Widths that are no multiple of a vector, so that samples begin anywhere.
+Network mlp_with_dropout() {
+  return chain(Shape{7, 3}, {Flatten(), Dense(19, {.activation = "relu"}), Dropout(0.25),
+                             Dense(13, {.activation = "tanh"}), Dropout(0.5),
+                             Dense(5, {.activation = "softmax"})});
+}
+
+Network network_of(const std::string& name) {
+  if (name == "mlp_with_dropout") return mlp_with_dropout();
+  const BuiltinModel& model = find_builtin(name);
+  return model.build(model.input, model.classes);
+}
+
+Graph trace(const std::string& name, StepKind kind, int64_t batch, Dtype dtype,
+            const char* optimizer = "adam") {
+  const Network network = network_of(name);
+  const Compiled compiled{optimizer_from_name(optimizer),
+                          loss_from_name("sparse_categorical_crossentropy"),
+                          {"accuracy"},
+                          dtype};
+  Graph graph = trace_step(
+      network, compiled, {kind, batch},
+      {{Dtype::uint8, network.input_shapes()[0]}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+  run_passes(graph);
+  return graph;
+}
+
+void put(void* data, Dtype dtype, int64_t i, double value) {
+  if (dtype == Dtype::float64)
+    static_cast<double*>(data)[i] = value;
+  else
+    static_cast<float*>(data)[i] = static_cast<float>(value);
+}
+
+// Weights near a usual initialisation; optimiser slots at zero.
+void fill_model(PlannedRun& run) {
+  Numbers numbers(4);
+  const auto& variables = run.graph().variables;
+  for (size_t v = 0; v < variables.size(); ++v)
+    for (int64_t i = 0; i < variables[v].meta.elements(); ++i)
+      put(run.variable(v), variables[v].meta.dtype, i,
+          variables[v].category == Category::optimizer ? 0 : 0.2 * numbers.real() - 0.1);
+}
+
+void fill_batch(PlannedRun& run, int64_t batch, int64_t step) {
+  const Graph& graph = run.graph();
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Meta& meta = graph.values[index(graph.inputs[i])].meta;
+    Numbers numbers(static_cast<uint64_t>(step) * 10 + i);
+    if (meta == step_params_meta()) {
+      const StepParams params{.step = step, .seed = 7, .learning_rate = 0.01, .rows = batch};
+      std::memcpy(run.input(i), &params, sizeof params);
+    } else {
+      fill_numbers(meta, numbers, run.input(i), 5);
+    }
+  }
+}
+
+std::vector<double> numbers_of(const std::string& bytes, Dtype dtype) {
+  std::vector<double> result;
+  if (dtype == Dtype::float64) {
+    result.resize(bytes.size() / sizeof(double));
+    std::memcpy(result.data(), bytes.data(), bytes.size());
+  } else {
+    std::vector<float> floats(bytes.size() / sizeof(float));
+    std::memcpy(floats.data(), bytes.data(), bytes.size());
+    result.assign(floats.begin(), floats.end());
+  }
+  return result;
+}
+
+// The largest difference over all results, relative to the largest element of each.
+double distance(PlannedRun& a, PlannedRun& b) {
+  const auto x = results(a), y = results(b);
+  const Graph& graph = a.graph();
+  double worst = x.size() == y.size() ? 0 : 1e300;
+  for (size_t r = 0; r < std::min(x.size(), y.size()); ++r) {
+    const size_t kept = graph.keep.size();
+    const Dtype dtype = r < kept ? graph.values[index(graph.keep[r])].meta.dtype
+                                 : graph.variables[r - kept].meta.dtype;
+    const std::vector<double> p = numbers_of(x[r], dtype), q = numbers_of(y[r], dtype);
+    double most = 1e-6, difference = p.size() == q.size() ? 0 : 1e300;
+    for (size_t i = 0; i < std::min(p.size(), q.size()); ++i) {
+      if (!std::isfinite(p[i]) || !std::isfinite(q[i])) return 1e300;
+      most = std::max(most, std::abs(p[i]));
+      difference = std::max(difference, std::abs(p[i] - q[i]));
+    }
+    worst = std::max(worst, difference / most);
+  }
+  return worst;
+}
+
+struct Case {
+  const char* name;
+  const char* model;
+  const char* optimizer;
+  int64_t batch;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class SplitTraining : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SplitTraining, IsThatOfTheWholeBatch) {
+  const Case& c = GetParam();
+  CpuBackend backend(2);
+  const Graph graph = trace(c.model, StepKind::train, c.batch, Dtype::float64, c.optimizer);
+  for (int64_t trips : {int64_t{2}, int64_t{3}, c.batch}) {
+    SCOPED_TRACE(std::to_string(trips) + " parts");
+    PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, trips));
+    fill_model(whole);
+    fill_model(split);
+    for (int64_t step = 1; step <= 4; ++step) {
+      fill_batch(whole, c.batch, step);
+      fill_batch(split, c.batch, step);
+      whole.step();
+      if (step % 2)
+        split.step_poisoned();
+      else
+        split.step();
+      ASSERT_LE(distance(whole, split), 1e-10) << "step " << step;
+    }
+    EXPECT_EQ(split.executor().used_bytes(), split.plan().arena);
+  }
+}
+
+// Kernels of float32 meet rows at addresses that are no multiple of 64.
+TEST_P(SplitTraining, InFloat32IsCloseToTheWholeBatch) {
+  const Case& c = GetParam();
+  CpuBackend backend(2);
+  const Graph graph = trace(c.model, StepKind::train, c.batch, Dtype::float32, "sgd");
+  for (int64_t trips : {int64_t{2}, c.batch}) {
+    SCOPED_TRACE(std::to_string(trips) + " parts");
+    PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, trips));
+    fill_model(whole);
+    fill_model(split);
+    for (int64_t step = 1; step <= 2; ++step) {
+      fill_batch(whole, c.batch, step);
+      fill_batch(split, c.batch, step);
+      whole.step();
+      split.step_poisoned();
+      ASSERT_LE(distance(whole, split), 1e-4) << "step " << step;
+    }
+  }
+}
+
+const Case kCases[] = {{"MnistCnnSgd", "mnist-cnn", "sgd", 6},
+                       {"MnistCnnAdam", "mnist-cnn", "adam", 6},
+                       {"MlpWithDropoutSgd", "mlp_with_dropout", "sgd", 12},
+                       {"MlpWithDropoutAdam", "mlp_with_dropout", "adam", 6}};
+INSTANTIATE_TEST_SUITE_P(Models, SplitTraining, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Predictions are stacked, and bit-equal in float64, where a row's sums do not know their
+// neighbours.
+TEST(SplitRun, PredictsAndEvaluatesTheWholeBatch) {
+  CpuBackend backend(2);
+  for (const char* model : {"mnist-cnn", "mlp_with_dropout"})
+    for (StepKind kind : {StepKind::predict, StepKind::evaluate})
+      for (Dtype dtype : {Dtype::float64, Dtype::float32})
+        for (int64_t trips : {2, 3, 6}) {
+          SCOPED_TRACE(std::string(model) + ", " + name_of(kind) + ", " +
+                       std::string(name_of(dtype)) + ", " + std::to_string(trips) + " parts");
+          const Graph graph = trace(model, kind, 6, dtype);
+          PlannedRun whole(prepare_split(graph, backend, 1)),
+              split(prepare_split(graph, backend, trips));
+          fill_model(whole);
+          fill_model(split);
+          fill_batch(whole, 6, 1);
+          fill_batch(split, 6, 1);
+          whole.step();
+          split.step_poisoned();
+          if (kind == StepKind::predict && dtype == Dtype::float64)
+            EXPECT_EQ(difference(graph, results(whole), results(split)), "");
+          EXPECT_LE(distance(whole, split), dtype == Dtype::float64 ? 1e-12 : 1e-5);
+          EXPECT_EQ(split.graph().loops[0].stacked.size(), kind == StepKind::predict ? 1u : 0u);
+        }
+}
+
+// One sample after another finds its own mask, also where rows count more than samples.
+TEST(SplitRun, DropsTheSameElements) {
+  CpuBackend backend(2);
+  for (Dtype dtype : {Dtype::float64, Dtype::float32}) {
+    Recorder r;
+    const Tensor x = r.input("x", {dtype, Shape{6, 14}}, true);
+    const Tensor params = r.input("step_params", step_params_meta(), false);
+    r.keep(dropout(x, params, 0.5, 3), "rows");
+    r.keep(dropout(reshape(x, {12, 7}), params, 0.25, 4), "positions");
+    r.keep(dropout(reshape(x, {6, 2, 7}), params, 0.25, 5), "cubes");
+    const Graph graph = r.take();
+    PlannedRun whole(prepare_split(graph, backend, 1));
+    fill_batch(whole, 6, 1);
+    whole.step();
+    for (int64_t trips : {2, 3, 6}) {
+      PlannedRun split(prepare_split(graph, backend, trips));
+      fill_batch(split, 6, 1);
+      split.step_poisoned();
+      EXPECT_EQ(difference(graph, results(whole), results(split)), "") << trips << " parts";
+    }
+  }
+}
+
+// Nothing to compute: a view of the batch is the answer.
+TEST(SplitRun, OfAViewAlone) {
+  CpuBackend backend(1);
+  Recorder r;
+  const Tensor x = r.input("x", {Dtype::float32, Shape{4, 6}}, true);
+  r.keep(reshape(x, {4, 2, 3}), "view");
+  const Graph graph = r.take();
+  PlannedRun whole(prepare_split(graph, backend, 1)), split(prepare_split(graph, backend, 2));
+  fill_batch(whole, 4, 1);
+  fill_batch(split, 4, 1);
+  whole.step();
+  split.step_poisoned();
+  EXPECT_EQ(difference(graph, results(whole), results(split)), "");
+}
+
+}  // namespace
+}  // namespace pl::test
