@@ -38,7 +38,7 @@ double predict_step(const CostTable& table, const Graph& graph, const Step& step
   Metas in, out;
   for (ValueId id : node.in) in.push_back(graph.values[index(id)].meta);
   for (ValueId id : node.out) out.push_back(graph.values[index(id)].meta);
-  return table.ms(call_key(call_text(graph, node), facts.nodes[index(step.node)].key, threads), op,
+  return table.ms(call_key(graph, node, facts.nodes[index(step.node)].key, threads), op,
                   op.cost(in, out, node.attrs));
 }
 

@@ -15,7 +15,7 @@
 namespace pl {
 namespace {
 
-constexpr const char* kFirstLine = "plimsoll costs 1";
+constexpr const char* kFirstLine = "plimsoll costs 2";
 constexpr size_t kMostEntries = 1024;
 constexpr size_t kMostPoints = 16;
 constexpr Bytes kMostText = 128 * kKiB;                   // of a file; a full table takes some 80
@@ -75,10 +75,20 @@ std::string call_text(const Graph& graph, const Node& node) {
   return text;
 }
 
-uint64_t call_key(std::string_view text, std::string_view numerics, int threads) {
-  Xxh3 hash;
-  hash.update(text).update("|").update(numerics).update("|").update(std::to_string(threads));
-  return hash.digest();
+CallKey call_key(const Graph& graph, const Node& node, std::string_view numerics, int threads) {
+  Xxh3 call, family;
+  call.update(call_text(graph, node)).update("|").update(numerics);
+  call.update("|").update(std::to_string(threads));
+  family.update(node.op).update(node.attrs.print());
+  for (const auto* values : {&node.in, &node.out}) {
+    family.update(">");
+    for (ValueId id : *values) {
+      Meta meta = graph.values[index(id)].meta;
+      if (meta.shape.rank() > 0) meta.shape = meta.shape.without_front();
+      family.update(",").update(meta.text());
+    }
+  }
+  return {call.digest(), family.digest()};
 }
 
 std::string machine_text(const Backend& backend) {
@@ -130,10 +140,12 @@ bool CostTable::parse_line(std::string_view line) {
   if (word == "matmul") return take_point(line, rates_.matmul) && line.empty();
   if (word == "memory") return take_point(line, rates_.memory) && line.empty();
   if (word != "time" || entries_.size() >= kMostEntries) return false;
-  const std::string_view key = take_word(line);
   Entry entry{};
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), entry.key, 16);
-  if (error != std::errc() || end != key.data() + key.size()) return false;
+  for (uint64_t* part : {&entry.key.call, &entry.key.family}) {
+    const std::string_view hex = take_word(line);
+    const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), *part, 16);
+    if (error != std::errc() || end != hex.data() + hex.size()) return false;
+  }
   entry.op = find_op(take_word(line));
   double flops = 0, bytes = 0, ms = 0;
   if (!take_number(line, 0, kMostRate, flops) || !take_number(line, 0, kMostRate, bytes) ||
@@ -160,7 +172,8 @@ std::string CostTable::text() const {
     out += "\n";
   }
   for (const Entry& entry : entries_) {
-    out.append("time ").append(hex16(entry.key)).append(" ").append(entry.op->name);
+    out.append("time ").append(hex16(entry.key.call)).append(" ");
+    out.append(hex16(entry.key.family)).append(" ").append(entry.op->name);
     put(out, entry.flops);
     put(out, entry.bytes);
     put(out, entry.ms * kPsPerMs);
@@ -174,35 +187,40 @@ void CostTable::calibrate(Rates rates) {
   calibrated_ = true;
 }
 
-const CostTable::Entry* CostTable::nearest(const Op& op, const Cost& cost) const {
+// One of the family if there is any, else of the op; of those the nearest in FLOPs and bytes.
+// Family first: a plan that splits the batch must not look faster because its calls were corrected
+// by others than the whole batch's.
+const CostTable::Entry* CostTable::nearest(uint64_t family, const Op& op, const Cost& cost) const {
   const Entry* best = nullptr;
   double least = 0;
   for (const Entry& entry : entries_) {
     if (entry.op != &op) continue;
+    if (best && best->key.family == family && entry.key.family != family) continue;
     const double distance = std::fabs(std::log((cost.flops + 1) / (entry.flops + 1))) +
                             std::fabs(std::log((cost.bytes + 1) / (entry.bytes + 1)));
-    if (best && distance >= least) continue;
+    const bool closer_kin = best && best->key.family != family && entry.key.family == family;
+    if (best && !closer_kin && distance >= least) continue;
     best = &entry;
     least = distance;
   }
   return best;
 }
 
-double CostTable::ms(uint64_t key, const Op& op, const Cost& cost) const {
+double CostTable::ms(const CallKey& key, const Op& op, const Cost& cost) const {
   for (const Entry& entry : entries_)
-    if (entry.key == key) return entry.ms;
+    if (entry.key.call == key.call) return entry.ms;
   const double plain = roofline_ms(rates_, op, cost);
-  const Entry* like = nearest(op, cost);
+  const Entry* like = nearest(key.family, op, cost);
   if (!like) return plain;
   const double ratio = like->ms / roofline_ms(rates_, op, {like->flops, like->bytes});
   return plain * std::clamp(ratio, 1 / kMostCorrection, kMostCorrection);
 }
 
-bool CostTable::learn(uint64_t key, const Op& op, const Cost& cost, double ms) {
+bool CostTable::learn(const CallKey& key, const Op& op, const Cost& cost, double ms) {
   if (!(ms >= 1 / kPsPerMs && ms <= kMostMs) || !op.alias.empty()) return false;
   const Entry entry{key, &op, cost.flops, cost.bytes, ms};
   for (Entry& old : entries_) {
-    if (old.key != key) continue;
+    if (old.key.call != key.call) continue;
     if (std::fabs(old.ms - ms) <= kNews * old.ms) return false;
     old = entry;
     return true;
@@ -236,6 +254,7 @@ namespace {
 bool learn_graph(CostTable& table, const Graph& graph, const Plan& plan, const GraphFacts& facts,
                  std::span<const double> step_ms, int threads) {
   struct Sum {
+    CallKey key;
     NodeId node;
     double ms = 0, count = 0;
   };
@@ -244,19 +263,21 @@ bool learn_graph(CostTable& table, const Graph& graph, const Plan& plan, const G
     const NodeId id = plan.steps[s].node;
     const Node& node = graph.nodes[index(id)];
     if (node.loop >= 0) continue;
-    Sum& sum = sums[call_key(call_text(graph, node), facts.nodes[index(id)].key, threads)];
+    const CallKey key = call_key(graph, node, facts.nodes[index(id)].key, threads);
+    Sum& sum = sums[key.call];
+    sum.key = key;
     sum.node = id;
     sum.ms += step_ms[s];
     ++sum.count;
   }
   bool news = false;
-  for (const auto& [key, sum] : sums) {
+  for (const auto& [call, sum] : sums) {
     const Node& node = graph.nodes[index(sum.node)];
     Metas in, out;
     for (ValueId value : node.in) in.push_back(graph.values[index(value)].meta);
     for (ValueId value : node.out) out.push_back(graph.values[index(value)].meta);
     const Op& op = get_op(node.op);
-    if (table.learn(key, op, op.cost(in, out, node.attrs), sum.ms / sum.count)) news = true;
+    if (table.learn(sum.key, op, op.cost(in, out, node.attrs), sum.ms / sum.count)) news = true;
   }
   return news;
 }

@@ -1,6 +1,6 @@
 // CostTable: what calls cost on this machine. A timed call answers with its time; any other with
-// the roofline, corrected by the nearest timed call of the same op. The table is a small text file
-// in the cache folder; whatever is wrong with that file reads as no table.
+// the roofline, corrected by a timed call of its family, or of its op. The table is a small text
+// file in the cache folder; whatever is wrong with that file reads as no table.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,12 @@ namespace pl {
 
 // A node's call in words: op, attributes, metas.
 std::string call_text(const Graph& graph, const Node& node);
-// What decides a call's time: those words, the kernel (by its numerics key), and threads.
-uint64_t call_key(std::string_view text, std::string_view numerics, int threads);
+
+struct CallKey {
+  uint64_t call = 0;    // what decides the time: those words, the kernel's numerics key, threads
+  uint64_t family = 0;  // equal for calls that differ in rows (dimension 0) alone: of a split batch
+};
+CallKey call_key(const Graph& graph, const Node& node, std::string_view numerics, int threads);
 
 // The machine in words: processor, instruction set, threads, version of the engine. Times hold for
 // equal words only.
@@ -34,11 +38,11 @@ class CostTable {
   bool calibrated() const { return calibrated_; }
   void calibrate(Rates rates);
 
-  double ms(uint64_t key, const Op& op, const Cost& cost) const;
+  double ms(const CallKey& key, const Op& op, const Cost& cost) const;
 
   // Notes a measured time. True when that is news: a new call, or more than 10 % from what was
   // there. Ignores what is not a time.
-  bool learn(uint64_t key, const Op& op, const Cost& cost, double ms);
+  bool learn(const CallKey& key, const Op& op, const Cost& cost, double ms);
 
   // Writes the file, or throws the write's error. Several processes may: the last one wins.
   void save() const;
@@ -52,14 +56,14 @@ class CostTable {
 
  private:
   struct Entry {
-    uint64_t key;
+    CallKey key;
     const Op* op;
     double flops, bytes, ms;
   };
   std::string text() const;
   bool parse(std::string_view text);
   bool parse_line(std::string_view line);
-  const Entry* nearest(const Op& op, const Cost& cost) const;
+  const Entry* nearest(uint64_t family, const Op& op, const Cost& cost) const;
 
   int threads_;
   std::string path_, machine_;

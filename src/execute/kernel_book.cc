@@ -37,7 +37,7 @@ int KernelBook::find(const Graph& graph, const Node& node) {
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
   call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());
-  call.facts.ms = costs_.ms(call_key(name, kernel->key, backend_.threads()), op, cost);
+  call.facts.ms = costs_.ms(call_key(graph, node, kernel->key, backend_.threads()), op, cost);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
   ids_.emplace(std::move(name), id);

@@ -1,6 +1,7 @@
 #include "execute/pool.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -119,6 +120,26 @@ class PoolMaker {
   Pool pool_;
 };
 
+// With enough memory a step is never cut, and never finer than need be: measured times that say a
+// finer split is faster must not decide, or noise would. Each split without drops counts as slower
+// than the one before, and its entries with drops by as much more.
+void order_splits(Pool& pool) {
+  constexpr double kGrain = 1e-6;
+  std::map<int64_t, double> plain;  // time without drops
+  for (const PoolEntry& entry : pool.entries)
+    if (entry.drops.empty()) plain.emplace(entry.split, entry.ms);
+  double slowest = 0;
+  std::map<int64_t, double> more;
+  for (const auto& [split, ms] : plain) {
+    const double floor = slowest * (1 + kGrain);
+    more[split] = std::max(0.0, floor - ms);
+    slowest = std::max(ms, floor);
+  }
+  const double unlimited = pool.entries.front().ms;
+  for (PoolEntry& entry : pool.entries)
+    entry.ms = std::max(entry.ms + more[entry.split], unlimited);
+}
+
 std::string describe(const Problem& problem) {
   Xxh3 hash;
   auto put = [&](auto number) { hash.update(&number, sizeof number); };
@@ -189,16 +210,8 @@ Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const Var
   } catch (const UserError& error) {
     maker.pool().refusal = error.what();
   }
-  // With enough memory a step is never cut, and never finer than need be: a guess that smaller
-  // pieces are faster must not decide.
-  constexpr double kGrain = 1e-6;
-  Pool& pool = maker.pool();
-  const double unlimited = pool.entries.front().ms;
-  for (PoolEntry& entry : pool.entries) {
-    const double trips = entry.split > 1 ? static_cast<double>(entry.split) : 0;
-    entry.ms = std::max(entry.ms, unlimited * (1 + kGrain * trips));
-  }
-  return std::move(pool);
+  order_splits(maker.pool());
+  return std::move(maker.pool());
 }
 
 Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,

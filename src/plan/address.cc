@@ -13,7 +13,7 @@ namespace {
 constexpr int kPromotionRounds = 50;
 constexpr int kAttempts = 3;
 constexpr int64_t kManyBlocks = 400;
-constexpr int64_t kSearchWork = 1'000'000, kMostNodes = 10'000;  // of the search, for small effort
+constexpr int64_t kSearchWork = 3'000'000, kMostNodes = 10'000;  // of the search, for small effort
 constexpr int64_t kPromotionVisits = 1'000'000;                  // of placed blocks, in all rounds
 constexpr int64_t kMostVisits = 50'000'000;  // before further orders are skipped
 
@@ -127,7 +127,7 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
   Fit best = first_fits(blocks, bound);
   const auto count = static_cast<int64_t>(blocks.size());
   const int64_t nodes =
-      effort * std::max(4 * count, std::min(kMostNodes, kSearchWork / std::max<int64_t>(count, 1)));
+      effort * std::max(7 * count, std::min(kMostNodes, kSearchWork / std::max<int64_t>(count, 1)));
   auto search_within = [&](Bytes height) {
     if (!fit_within(blocks, height, nodes)) return false;
     best.blocks = blocks;

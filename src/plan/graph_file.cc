@@ -10,7 +10,7 @@
 namespace pl {
 namespace {
 
-constexpr int64_t kMostNodes = 20'000, kMostValues = 100'000, kMostLinks = 1'000'000;
+constexpr int64_t kMostNodes = 10'000, kMostValues = 100'000, kMostLinks = 1'000'000;
 constexpr Bytes kMostBytes = Bytes{1} << 60;  // of all values and workspaces together
 constexpr double kMostMs = 1e12;
 

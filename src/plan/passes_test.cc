@@ -348,43 +348,6 @@ TEST(Passes, KeepTheBitsOfGpt) {
   expect_same_bits(gpt_step(), backend);
 }
 
-TEST(Passes, TheEmbeddingsGradientIsAddedOntoTheTiedHeads) {
-  auto nodes_of = [](const Graph& graph, const std::string& op) {
-    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                         [&](const Node& node) { return node.op == op; });
-  };
-  Graph graph = gpt_step();
-  const auto adds = nodes_of(graph, "add");
-  EXPECT_EQ(nodes_of(graph, "embedding_gradient"), 1);
-  pass::add_gradient_onto(graph);
-  check_graph(graph);
-  EXPECT_EQ(nodes_of(graph, "embedding_gradient"), 0);
-  EXPECT_EQ(nodes_of(graph, "embedding_gradient_onto"), 1);
-  EXPECT_EQ(nodes_of(graph, "add"), adds - 1);
-  for (const Node& node : graph.nodes)
-    if (node.op == "embedding_gradient_onto") {
-      EXPECT_EQ(node.path, "wte");
-      EXPECT_EQ(graph.nodes[index(graph.values[index(node.in[0])].producer)].op, "matmul");
-    }
-}
-
-// A gradient that somebody else reads, or that is kept, stays as it is.
-TEST(Passes, TheEmbeddingsGradientStaysWhereOthersReadIt) {
-  for (const bool kept : {false, true}) {
-    Recorder r;
-    const Tensor tokens = r.input("x", {Dtype::int32, {2, 3}}, true);
-    const Tensor dy = r.input("dy", meta({2, 3, 4}, Dtype::float32), true);
-    const Tensor other = r.input("other", meta({5, 4}, Dtype::float32), false);
-    const Tensor gradient = embedding_gradient(tokens, dy, 5);
-    r.keep(add(other, gradient), "sum");
-    r.keep(kept ? gradient : square(gradient), "second");
-    Graph graph = r.take();
-    const std::string before = print(graph);
-    pass::add_gradient_onto(graph);
-    EXPECT_EQ(print(graph), before);
-  }
-}
-
 // relu and pool on values where they could disagree: ties, zeros of both signs, all-negative
 // windows, overlapping windows.
 TEST(Passes, KeepTheBitsOfReluAndPoolAtTies) {

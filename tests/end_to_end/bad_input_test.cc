@@ -107,6 +107,12 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
     EXPECT_EQ(plimsoll({"plan", "mlp", option, "off"}).exit, 0) << option << " off is built";
 }
 
+TEST(BadGraph, IsRefusedBeforeAnythingIsPlanned) {
+  expect_refused({"plan", "--graph", "no/such/file.json"}, "no/such/file.json");
+  expect_refused({"plan", "mlp", "--graph", "x.json"}, "received both");
+  expect_refused({"train", "--graph", "x.json"}, "not trained");
+}
+
 TEST(BadShape, NamesTheLayer) {
   expect_refused({"plan", "mnist-cnn", "--input", "2x2x1"}, "conv2d");
   expect_refused({"plan", "mnist-cnn", "--input", "9x9x1"}, "max_pooling2d_1");

@@ -36,7 +36,8 @@ Json plan(Words arguments) {
 }
 
 Words train_words(const Case& c, Words more = {}) {
-  Words words{"train", c.model, "--batch", c.batch, "--steps", "5", "--json"};
+  const char* steps = std::string(c.name).starts_with("Slow") ? "3" : "5";
+  Words words{"train", c.model, "--batch", c.batch, "--steps", steps, "--json"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

@@ -5,6 +5,11 @@
 #include "plan/search/moves.h"
 
 namespace pl {
+namespace {
+
+constexpr size_t kMostDrops = 128;  // in one bay, by one move
+
+}  // namespace
 
 Gap end_early(const View& view, const Gap& gap, int to) {
   Gap ended = gap;
@@ -30,7 +35,8 @@ Change close_gap(const Space& space, const View& view, const Gap& gap, int depth
       if (replaced >= 0 && replaced < gap.at) return {};
       const int from = flat.producer[index(value)];
       if (from < 0 || !flat.rerun[index(from)] || flat.bytes[index(value)] == 0) continue;
-      if (depth_of[i] >= depth || view.live_at(value, gap.to) || known(value)) continue;
+      if (depth_of[i] >= depth || change.add.size() >= kMostDrops) continue;
+      if (view.live_at(value, gap.to) || known(value)) continue;
       change.add.push_back({value, gap.at});
       depth_of.push_back(depth_of[i] + 1);
     }

@@ -97,7 +97,7 @@ class Descent {
     const View view = space_.view(now, target);
     for (const Proposal& proposal : propose(space_, view, Goal::less_time)) {
       Choice next{apply(now.drops, proposal, proposal.parts.size()), {}};
-      if (next.drops.size() == now.drops.size()) continue;
+      if (next.drops == now.drops) continue;
       if (space_.score(next, target) && next.score.excess == 0 && next.score.ms <= now.score.ms)
         now = std::move(next);
     }

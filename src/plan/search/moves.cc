@@ -9,6 +9,7 @@ namespace {
 constexpr Move kMoves[] = {
     {"drop_gaps", Goal::fewer_bytes, drop_gaps},
     {"undo_drops", Goal::less_time, undo_drops},
+    {"swap_drops", Goal::less_time, swap_drops},
 };
 
 void sort_unique(std::vector<Drop>& drops) {

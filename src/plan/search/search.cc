@@ -9,8 +9,8 @@ namespace {
 
 // A new engine is a file with a function like ladder() and a line here.
 constexpr Engine kEngines[] = {
-    {"ladder", 0.6, ladder},
-    {"improve", 0.8, improve},
+    {"ladder", 0.85, ladder},
+    {"improve", 0.92, improve},
     {"shake", 1.0, shake},
 };
 
@@ -19,7 +19,7 @@ constexpr size_t kFewEntries = 36, kManyEntries = 400;
 // Steps to walk in all. About 0.1 s for 700 nodes; grows faster than the nodes do.
 int64_t effort_for(int nodes, int effort) {
   const double n = nodes;
-  const double steps = std::min(40e3 * n, 8e6 * std::clamp(std::pow(n / 700, 1.5), 1.0, 50.0));
+  const double steps = std::min(40e3 * n, 7e6 * std::clamp(std::pow(n / 700, 1.5), 1.0, 20.0));
   return static_cast<int64_t>(steps * std::max(effort, 1));
 }
 
