@@ -8,7 +8,9 @@
 namespace pl {
 
 // Bytes grow nearly linearly with the batch, so the bracket is narrowed by interpolation and needs
-// few plans. Of the splits only the finest is looked at, which decides whether a batch fits.
+// few plans. Of the splits only a few are looked at. A batch with many divisors may fit where a
+// smaller one without them does not: the answer is a batch that fits, not a proof that none above
+// it does.
 BatchFit largest_batch(const PlanFor& plan_for, const PlanOptions& options, Bytes budget,
                        int64_t most) {
   BatchFit best;
@@ -16,17 +18,20 @@ BatchFit largest_batch(const PlanFor& plan_for, const PlanOptions& options, Byte
   quick.budget = budget;
   quick.all = false;
   quick.finest = true;
-  auto tries = [&](int64_t batch) -> std::optional<Bytes> {
+  // A split that was asked for must divide the batch: then batches are counted in its parts.
+  const int64_t unit = options.switches.split.value_or(1);
+  if (most < unit) return best;
+  auto tries = [&](int64_t units) -> std::optional<Bytes> {
+    const int64_t batch = units * unit;
     try {
       const SessionPlan plan = plan_for(batch, quick);
-      if (plan.process() <= budget && batch > best.batch)
-        best = {batch, plan.process(), plan.prepared.front().plan.ms};
+      if (plan.process() <= budget && batch > best.batch) best = {batch, plan.process(), plan.ms};
       return plan.frontier.back().process();
     } catch (const UserError&) {
       return std::nullopt;  // a shape too large to exist
     }
   };
-  int64_t low = 1, high = most + 1;  // low fits; high does not
+  int64_t low = 1, high = most / unit + 1;  // in units; low fits; high does not
   auto low_bytes = tries(1);
   if (!low_bytes || *low_bytes > budget) return best;
   double slope = 0;
@@ -56,7 +61,7 @@ BatchFit largest_batch(const PlanFor& plan_for, const PlanOptions& options, Byte
     quick.finest = false;
     const SessionPlan plan = plan_for(best.batch, quick);
     best.process = plan.process();
-    best.step_ms = plan.prepared.front().plan.ms;
+    best.step_ms = plan.ms;
   }
   return best;
 }

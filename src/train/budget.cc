@@ -44,7 +44,7 @@ PlanReport describe(const SessionPlan& plan) {
   report.floor = plan.floor;
   report.categories = fullest.plan.at_peak;
   const Prepared& first = plan.prepared.front();
-  report.step_ms = first.plan.ms;
+  report.step_ms = plan.ms;
   report.graph_nodes = first.graph.nodes.size();
   report.plan_steps = first.plan.steps.size();
   report.plan_ms = plan.plan_ms;
@@ -72,8 +72,7 @@ void try_switches(PlanReport& report, const PlanFor& plan, const PlanOptions& op
     other.budget = limit;
     other.switches = switches;
     const SessionPlan found = plan(report.batch, other);
-    if (found.process() <= limit)
-      report.remedies.push_back({change, found.process(), found.prepared.front().plan.ms});
+    if (found.process() <= limit) report.remedies.push_back({change, found.process(), found.ms});
   };
   Switches switches = options.switches;
   if (switches.split) {
@@ -98,7 +97,7 @@ void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, 
   if (report.fits && (!want_max_batch || report.max_batch || !report.budget)) return;
   const BatchFit fit = largest_batch(plan, options, limit,
                                      report.fits ? most_batch : std::min(most_batch, report.batch));
-  report.max_batch = fit.batch;
+  report.max_batch = report.fits ? std::max(fit.batch, report.batch) : fit.batch;
   if (report.fits) return;
   try_switches(report, plan, options, limit);
   if (fit.batch > 0)
@@ -116,7 +115,7 @@ std::vector<CurvePoint> batch_curve(const PlanReport& report, const PlanFor& pla
   for (int64_t batch = 1; batch <= std::min(most_batch, 4 * report.batch); batch *= 2) {
     const SessionPlan found = plan(batch, each);
     if (options.budget && found.process() > *options.budget) break;
-    curve.push_back({batch, found.process(), found.prepared.front().plan.ms});
+    curve.push_back({batch, found.process(), found.ms});
   }
   return curve;
 }

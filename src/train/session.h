@@ -27,8 +27,9 @@ struct PlanMemory {
 struct PlanOptions {
   std::optional<Bytes> budget;  // of the process
   Switches switches;
-  bool all = false;     // look for every plan worth having even if the unlimited one fits
-  bool finest = false;  // of the splits only the finest: quick, for questions about many batches
+  bool all = false;  // look for every plan worth having even if the unlimited one fits
+  bool finest =
+      false;  // of the splits only a few fine ones: quick, for questions about many batches
   std::shared_ptr<PlanMemory> memory;  // made when there is none
 };
 
@@ -53,6 +54,7 @@ struct SessionPlan {
   size_t fullest = 0;  // the plan that sets the arena
   size_t metrics = 0;  // kept behind the loss in every signature but predict
   SessionPoint unlimited;
+  double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
   bool complete = false;               // the frontier was looked for
   std::string split_refusal;           // why the batch cannot be split, or empty

@@ -27,7 +27,7 @@ class SessionPlanner {
     pools_.clear();
     for (const Graph& graph : graphs_) {
       const std::vector<int64_t> only =
-          finest ? std::vector<int64_t>{samples_of(graph)} : std::vector<int64_t>{};
+          finest ? few_splits(samples_of(graph)) : std::vector<int64_t>{};
       // A split that was asked for is of the first signature's batch; smaller ones follow suit.
       Switches mine = switches;
       if (mine.split && *mine.split > 1 && &graph != &graphs_.front())
@@ -71,6 +71,17 @@ class SessionPlanner {
   const std::vector<Pool>& pools() const { return pools_; }
 
  private:
+  // The finest, and one into parts that are still large enough for kernels to be at ease.
+  static std::vector<int64_t> few_splits(int64_t batch) {
+    constexpr int64_t kPart = 16;
+    std::vector<int64_t> list;
+    for (int64_t trips : split_choices(batch))
+      if (trips > 1 && (trips == batch || (batch / trips >= kPart && batch / trips < 2 * kPart)))
+        list.push_back(trips);
+    if (list.empty()) list.push_back(batch);
+    return list;
+  }
+
   static int64_t nearest_split(int64_t batch, int64_t wanted) {
     int64_t best = 1;
     for (int64_t d : split_choices(batch))
@@ -191,6 +202,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.split_refusal = planner.pools().front().refusal;
   result.arena = chosen.arena;
   result.fixed = chosen.fixed;
+  result.ms = chosen.ms;
   for (size_t s = 0; s < graphs.size(); ++s) {
     result.prepared.push_back(build(graphs[s], planner.pools()[s].entries[chosen.entries[s]],
                                     result.memory->book, result.layout));
