@@ -1,6 +1,7 @@
 #include "execute/kernel_book.h"
 
 #include "backend/cpu/code_pages.h"
+#include "base/error.h"
 
 namespace pl {
 namespace {
@@ -66,13 +67,20 @@ KernelSet KernelBook::kernels(const Graph& graph) {
       set.nodes.push_back(nullptr);
       continue;
     }
-    std::weak_ptr<Kernel>& living = living_[call_text(graph, node)];
+    const std::string name = call_text(graph, node);
+    std::weak_ptr<Kernel>& living = living_[name];
     std::shared_ptr<Kernel> kernel = living.lock();
     if (!kernel) {
       const CallMetas metas = metas_of(graph, node);
       trim_code_pages(kCodePagesKept);
       kernel = prepare(get_op(node.op), {backend_, metas.in, metas.out, node.attrs});
       living = kernel;
+      // The plan was made with what the first one of its kind asked for.
+      if (const auto at = ids_.find(name); at != ids_.end()) {
+        const Facts& facts = calls_[static_cast<size_t>(at->second)].facts;
+        check(kernel->workspace_bytes == facts.workspace && kernel->key == facts.key,
+              "a kernel is not the one that was planned with");
+      }
     }
     set.nodes.push_back(std::move(kernel));
   }

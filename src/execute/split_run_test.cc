@@ -188,8 +188,9 @@ TEST(SplitRun, PredictsAndEvaluatesTheWholeBatch) {
           fill_batch(split, 6, 1);
           whole.step();
           split.step_poisoned();
-          if (kind == StepKind::predict && dtype == Dtype::float64)
+          if (kind == StepKind::predict && dtype == Dtype::float64) {
             EXPECT_EQ(difference(graph, results(whole), results(split)), "");
+          }
           EXPECT_LE(distance(whole, split), dtype == Dtype::float64 ? 1e-12 : 1e-5);
           EXPECT_EQ(split.graph().loops[0].stacked.size(), kind == StepKind::predict ? 1u : 0u);
         }

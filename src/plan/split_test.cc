@@ -171,8 +171,9 @@ TEST(Split, RandomStepsSplitOrSayWhichLayerDoesNot) {
           ASSERT_EQ(cut.values[index(cut.keep[k])].meta, graph.values[index(graph.keep[k])].meta);
       });
       message.empty() ? ++split : ++refused;
-      if (!message.empty())
+      if (!message.empty()) {
         ASSERT_EQ(message.find("[split] layer"), 0u) << "seed " << seed << ": " << message;
+      }
     }
   }
   EXPECT_GT(split, 1000);
@@ -187,7 +188,9 @@ TEST(Split, ChoicesDivideTheBatchAndEndWithIt) {
     ASSERT_LE(choices.size(), 16u) << batch;
     for (size_t i = 0; i < choices.size(); ++i) {
       ASSERT_EQ(batch % choices[i], 0) << batch;
-      if (i > 0) ASSERT_LT(choices[i - 1], choices[i]) << batch;
+      if (i > 0) {
+        ASSERT_LT(choices[i - 1], choices[i]) << batch;
+      }
     }
   }
 }
