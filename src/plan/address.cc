@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kPromotionRounds = 50;
 constexpr int kAttempts = 3;
-constexpr int64_t kManyBlocks = 400;
-constexpr int64_t kSearchWork = 3'000'000, kMostNodes = 10'000;  // of the search, for small effort
-constexpr int64_t kPromotionVisits = 1'000'000;                  // of placed blocks, in all rounds
-constexpr int64_t kMostVisits = 50'000'000;  // before further orders are skipped
+constexpr int64_t kManyBlocks = 500;
+constexpr int64_t kSearchVisits = 4'000, kMostSearchVisits = 2'000'000;  // for each block, in all
+constexpr int64_t kPromotionVisits = 1'000'000;  // of placed blocks, in all rounds
+constexpr int64_t kMostVisits = 50'000'000;      // before further orders are skipped
 
 // Places blocks one after the other, each at the lowest offset where it fits.
 class FirstFit {
@@ -126,10 +126,9 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
   const Bytes bound = *std::max_element(live.begin(), live.end());
   Fit best = first_fits(blocks, bound);
   const auto count = static_cast<int64_t>(blocks.size());
-  const int64_t nodes =
-      effort * std::max(7 * count, std::min(kMostNodes, kSearchWork / std::max<int64_t>(count, 1)));
+  const int64_t visits = effort * std::min(kMostSearchVisits, kSearchVisits * count);
   auto search_within = [&](Bytes height) {
-    if (!fit_within(blocks, height, nodes)) return false;
+    if (!fit_within(blocks, height, visits)) return false;
     best.blocks = blocks;
     best.height = height_of(blocks);
     return true;
@@ -140,7 +139,7 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
     promote(best, bound);
     // Ever less ambitious, towards what is there already.
     Bytes failed = bound;
-    const int attempts = many ? 2 : kAttempts * effort;
+    const int attempts = many ? 1 : kAttempts * effort;
     for (int a = 0; a < attempts && best.height - failed > bound / 500; ++a) {
       const Bytes target = failed + (best.height - failed) / (many ? 2 : 3);
       if (target == failed) break;

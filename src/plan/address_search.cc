@@ -44,18 +44,19 @@ class Fitting {
     find_neighbours();
   }
 
-  // All tastes in turn, each time with more nodes, up to `nodes` in all.
-  bool run(int64_t nodes) {
+  // All tastes in turn, each time with more visits, up to `visits` in all. A run that never goes
+  // back visits each block once for each that is placed.
+  bool run(int64_t visits) {
     if (*std::max_element(total_.begin(), total_.end()) > capacity_) return false;
-    for (int64_t round = std::max<int64_t>(2 * static_cast<int64_t>(ids_.size()), 64); nodes > 0;
-         round *= 2)
+    const auto count = static_cast<int64_t>(ids_.size());
+    for (int64_t round = std::max<int64_t>(count * count, 1000); visits > 0; round *= 2)
       for (const auto& taste : kTastes) {
-        nodes_left_ = std::min(round, nodes);
-        nodes -= nodes_left_;
-        if (nodes_left_ <= 0) return false;
+        visits_left_ = std::min(round, visits);
+        visits -= visits_left_;
+        if (visits_left_ <= 0) return false;
         start(taste);
         if (split_and_place(order_, 0, 0)) return true;
-        if (nodes_left_ > 0) return false;  // everything was searched
+        if (visits_left_ > 0) return false;  // everything was searched
       }
     return false;
   }
@@ -178,7 +179,8 @@ class Fitting {
     }
     if (least_end <= last || low >= least_end) return false;
     while (best >= 0) {
-      if (--nodes_left_ <= 0) return false;
+      visits_left_ -= static_cast<int64_t>(part.size());
+      if (visits_left_ <= 0) return false;
       const size_t mark = trail_.size();
       const bool cut = place(best);
       if (floors_fit(first, end, low)) {
@@ -193,7 +195,7 @@ class Fitting {
           return true;
       }
       take_back(mark);
-      if (nodes_left_ <= 0) return false;
+      if (visits_left_ <= 0) return false;
       best = next_lowest(part, low, rank_[index(best)], least_end);
       if (best >= 0) low = low_[index(best)];
     }
@@ -296,14 +298,14 @@ class Fitting {
   std::vector<ByteOffset> offset_;  // per block; -1: not placed
   std::vector<Before> trail_;
   std::vector<Bytes> floors_before_;
-  int64_t nodes_left_ = 0;
+  int64_t visits_left_ = 0;
 };
 
 }  // namespace
 
-bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t nodes) {
+bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t visits) {
   Fitting fitting(blocks, capacity);
-  if (!fitting.run(nodes)) return false;
+  if (!fitting.run(visits)) return false;
   for (Block& block : blocks) block.at = 0;  // those without bytes
   fitting.write(blocks);
   return true;

@@ -6,8 +6,8 @@
 namespace pl {
 
 // Sets the offsets of all blocks so that none ends above `capacity` and answers true; or answers
-// false, the offsets unchanged, when there is no such assignment or `nodes` of the search were not
+// false, the offsets unchanged, when there is no such assignment or `visits` of blocks were not
 // enough.
-bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t nodes);
+bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t visits);
 
 }  // namespace pl

@@ -5,11 +5,6 @@
 #include "plan/search/moves.h"
 
 namespace pl {
-namespace {
-
-constexpr size_t kMostDrops = 128;  // in one bay, by one move
-
-}  // namespace
 
 Gap end_early(const View& view, const Gap& gap, int to) {
   Gap ended = gap;
@@ -19,7 +14,8 @@ Gap end_early(const View& view, const Gap& gap, int to) {
   return ended;
 }
 
-Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over) {
+Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over,
+                 size_t most) {
   const Flat& flat = space.flat;
   Change change;
   change.add.push_back({gap.value, gap.at, gap.early});
@@ -35,7 +31,7 @@ Change close_gap(const Space& space, const View& view, const Gap& gap, int depth
       if (replaced >= 0 && replaced < gap.at) return {};
       const int from = flat.producer[index(value)];
       if (from < 0 || !flat.rerun[index(from)] || flat.bytes[index(value)] == 0) continue;
-      if (depth_of[i] >= depth || change.add.size() >= kMostDrops) continue;
+      if (depth_of[i] >= depth || change.add.size() >= most) continue;
       if (view.live_at(value, gap.to) || known(value)) continue;
       change.add.push_back({value, gap.at});
       depth_of.push_back(depth_of[i] + 1);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kMostClasses = 16, kMostClassesOfLarge = 8;
 
+constexpr size_t kMostRanked = 24;  // links of a closure that count for its rank
+
 struct Class {
   std::vector<const Gap*> gaps;
   double ms = 0, freed = 0;
@@ -86,7 +88,7 @@ void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& prop
   std::map<uint64_t, Class> by_kind;
   for (const Gap& gap : view.gaps) {
     if (over_steps(view, gap) == 0) continue;
-    const Change change = close_gap(space, view, gap, kClosures[4], false);
+    const Change change = close_gap(space, view, gap, kClosures[4], false, kMostRanked);
     if (change.add.empty()) continue;
     Class& found = by_kind[gap.kind];
     found.gaps.push_back(&gap);

@@ -52,7 +52,9 @@ inline constexpr int kClosures[] = {0, 1, 2, 4, 1 << 20};
 Gap end_early(const View& view, const Gap& gap, int to);
 
 // The drop of `gap` with the inputs up to `depth` links behind it. Empty when an input is replaced
-// by then. With `take_over`, values computed in this bay serve their next bay too.
-Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over);
+// by then. With `take_over`, values computed in this bay serve their next bay too. No more than
+// `most` drops.
+Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over,
+                 size_t most = 128);
 
 }  // namespace pl
