@@ -122,6 +122,11 @@ class SessionPlanner {
     point.fixed = fixed(bill, point.arena);
   }
 
+  // Ops that multiply through the library's matmul run the same code of it.
+  static std::string library_code(const std::string& op) {
+    return op == "linear_cross_entropy" || op == "batch_matmul" ? "matmul" : op;
+  }
+
   Bytes fixed(const KernelBill& bill, Bytes arena) const {
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
@@ -133,7 +138,7 @@ class SessionPlanner {
       const KernelBook::Call& call = memory_.book.call(id);
       facts.kernel_bytes += call.footprint;
       facts.transient_bytes = std::max(facts.transient_bytes, call.transient);
-      if (call.library) library_ops.insert(call.op);
+      if (call.library) library_ops.insert(library_code(call.op));
     }
     facts.library_ops = library_ops.size();
     return fixed_bytes(facts);
