@@ -12,6 +12,9 @@ struct Engine {
   void (*run)(Space&, double share);
 };
 
+// Values held over the fullest step in equal parts, each computed again as a whole.
+void segments(Space& space, double share);
+
 // Goes down a ladder of targets with the moves; `eagerness` 0.5, 1, 2: how much a large step
 // counts.
 void descend(Space& space, double share, double eagerness);

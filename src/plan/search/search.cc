@@ -9,6 +9,7 @@ namespace {
 
 // A new engine is a file with a function like ladder() and a line here.
 constexpr Engine kEngines[] = {
+    {"segments", 0.05, segments},
     {"ladder", 0.85, ladder},
     {"improve", 0.92, improve},
     {"shake", 1.0, shake},

@@ -131,5 +131,31 @@ TEST(Search, OfLargeProblemsSlow) {
   EXPECT_LT(large.seconds, PLIMSOLL_SANITIZED ? 300 : 15);
 }
 
+// Values of a chain of n layers, forward and back.
+Problem chain_of(int n) {
+  Problem problem;
+  auto add = [&](std::vector<int> reads, int write) {
+    problem.values[static_cast<size_t>(write)].producer = static_cast<int>(problem.nodes.size());
+    problem.nodes.push_back({.ms = 1, .reads = std::move(reads), .writes = {write}});
+  };
+  problem.values.assign(static_cast<size_t>(2 * n + 2), {.bytes = 1000});
+  for (int i = 0; i < n; ++i) add({i}, i + 1);
+  int gradient = n + 1;
+  add({n}, gradient);
+  for (int i = n - 1; i >= 0; --i, ++gradient) add({i, gradient}, gradient + 1);
+  problem.values.resize(static_cast<size_t>(gradient) + 1);
+  problem.values.back().keep = true;
+  return problem;
+}
+
+TEST(Search, GivesLongChainsSquareRootCheckpoints) {
+  const std::vector<Candidate> pool = search(chain_of(400));
+  EXPECT_GT(pool.front().bytes, 400'000);
+  // Twice the root of 400 and some, for less than one forward pass (half of all) more.
+  EXPECT_TRUE(std::any_of(pool.begin(), pool.end(), [&](const Candidate& entry) {
+    return entry.bytes < 60'000 && entry.ms < 1.55 * pool.front().ms;
+  }));
+}
+
 }  // namespace
 }  // namespace pl::test
