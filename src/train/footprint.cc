@@ -16,7 +16,7 @@ constexpr Bytes kNarrow = 3700 * kKiB;       // more of oneDNN's code on CPUs wi
 constexpr Bytes kPerNode = 6 * kKiB;         // graph, facts, plan, executor
 // Before the arena is filled there is a peak of loading the program and one of preparing kernels,
 // which backend/cpu/code_pages.h bounds. A small arena fits below them.
-constexpr Bytes kLoadPeak = 19 * kMiB + 900 * kKiB;
+constexpr Bytes kLoadPeak = 19 * kMiB + 780 * kKiB;
 constexpr Bytes kPrepareBase = 15350 * kKiB;
 
 }  // namespace
