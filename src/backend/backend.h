@@ -38,6 +38,7 @@ class Kernel {
 
   Bytes workspace_bytes = 0;
   std::string key;      // numerics key: what decides the bits of the result
+  std::string library;  // the part of a library whose code it runs; empty: none
   Bytes footprint = 0;  // upper bound of the memory the prepared object itself holds
   Bytes transient =
       0;  // bound of what the library takes from the heap while it runs, and gives back

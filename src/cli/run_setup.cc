@@ -127,6 +127,10 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
   setup.plan = planner.plan(setup.loop.batch, plan_options);
+  if (purpose == Purpose::train && !setup.plan.complete && setup.plan.process() > system_limit()) {
+    plan_options.all = true;  // the message that follows names the smallest plan
+    setup.plan = planner.plan(setup.loop.batch, plan_options);
+  }
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, plan_options, most, purpose, setup);
   if (options.data == "synthetic") {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "op/step_params.h"
+#include "plan/graph_problem.h"
 
 namespace pl {
 namespace {
@@ -17,12 +18,7 @@ struct Track {
 };
 
 std::vector<Track> tracks_of(const Loop& loop) {
-  std::vector<ValueId> root(loop.body.values.size());
-  for (size_t v = 0; v < root.size(); ++v) root[v] = static_cast<ValueId>(v);
-  for (const Node& node : loop.body.nodes)
-    if (node.loop < 0)
-      for (const InOut& pair : get_op(node.op).alias)
-        root[index(node.out[index(pair.out)])] = root[index(node.in[index(pair.in)])];
+  const std::vector<ValueId> root = alias_roots(loop.body);
   std::vector<ValueId> moving;
   for (const Loop::In& link : loop.sliced) moving.push_back(link.body);
   for (const Loop::Out& link : loop.stacked) moving.push_back(root[index(link.body)]);

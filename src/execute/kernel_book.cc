@@ -32,8 +32,8 @@ int KernelBook::find(const Graph& graph, const Node& node) {
   trim_code_pages(kCodePagesKept);
   const auto kernel = prepare(op, {backend_, metas.in, metas.out, node.attrs});
   const Cost cost = op.cost(metas.in, metas.out, node.attrs);
-  Call call{.op = node.op, .footprint = kernel->footprint, .transient = kernel->transient};
-  call.library = kernel->key.find(":onednn") != std::string::npos;
+  Call call{
+      .library = kernel->library, .footprint = kernel->footprint, .transient = kernel->transient};
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
   call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());

@@ -35,9 +35,8 @@ class KernelBook {
  public:
   struct Call {
     Facts facts;
-    std::string op;
+    std::string library;  // as Kernel::library
     Bytes footprint = 0, transient = 0;
-    bool library = false;
   };
   // The costs are frozen here: a copy.
   explicit KernelBook(Backend& backend) : KernelBook(backend, CostTable(backend.threads())) {}

@@ -11,25 +11,6 @@
 namespace pl {
 namespace {
 
-// Time and repeated work of an order of steps, `trips` times over.
-void add_time(const Graph& graph, const GraphFacts& facts, const GraphProblem& made,
-              std::span<const int> steps, int64_t trips, PoolEntry& entry) {
-  std::vector<bool> ran(made.problem.nodes.size(), false);
-  for (int n : steps) {
-    const NodeId id = made.node_of[index(n)];
-    const double ms = facts.nodes[index(id)].ms * static_cast<double>(trips);
-    entry.ms += ms;
-    if (ran[index(n)]) {
-      const Node& node = graph.nodes[index(id)];
-      entry.recomputed.ms += ms;
-      entry.recomputed.values += trips * static_cast<int64_t>(node.out.size());
-      for (ValueId out : node.out)
-        entry.recomputed.bytes += trips * graph.values[index(out)].meta.bytes();
-    }
-    ran[index(n)] = true;
-  }
-}
-
 std::vector<int> base_order(const Problem& problem) {
   std::vector<int> steps(problem.nodes.size());
   for (size_t n = 0; n < steps.size(); ++n) steps[n] = static_cast<int>(n);
@@ -50,7 +31,8 @@ class PoolMaker {
     split.floor = layout_.bytes + lower_bound(made.problem);
     for (const Candidate& candidate : memo_.search(made.problem, recompute_)) {
       PoolEntry entry{.drops = candidate.drops, .arena = layout_.bytes + candidate.bytes};
-      add_time(whole_, facts, made, *lower(made.problem, candidate.drops), 1, entry);
+      add_work(whole_, facts, made, *lower(made.problem, candidate.drops), 1, entry.ms,
+               entry.recomputed);
       pool_.entries.push_back(std::move(entry));
     }
     pool_.splits.push_back(std::move(split));
@@ -79,11 +61,10 @@ class PoolMaker {
     for (const Candidate& candidate : candidates) {
       PoolEntry entry{.split = trips, .drops = candidate.drops};
       node.workspace = candidate.bytes;
-      Layout blocks = lay_out(outer.problem, order);
-      entry.arena = layout_.bytes + assign_addresses(blocks.blocks, static_cast<int>(order.size()));
-      add_time(graph, facts, outer, order, 1, entry);
-      add_time(loop.body, facts.loops[0], body, *lower(body.problem, candidate.drops), trips,
-               entry);
+      entry.arena = layout_.bytes + height_of(outer.problem, order);
+      add_work(graph, facts, outer, order, 1, entry.ms, entry.recomputed);
+      add_work(loop.body, facts.loops[0], body, *lower(body.problem, candidate.drops), trips,
+               entry.ms, entry.recomputed);
       pool_.entries.push_back(std::move(entry));
     }
     pool_.splits.push_back(std::move(split));
@@ -102,11 +83,8 @@ class PoolMaker {
   std::vector<Candidate> try_on(const Problem& problem) const {
     std::vector<Candidate> list;
     for (const Drops& drops : borrowed_) {
-      const auto steps = lower(problem, drops);
-      if (!steps) continue;
-      Layout blocks = lay_out(problem, *steps);
-      list.push_back({.drops = drops,
-                      .bytes = assign_addresses(blocks.blocks, static_cast<int>(steps->size()))});
+      if (const auto steps = lower(problem, drops))
+        list.push_back({.drops = drops, .bytes = height_of(problem, *steps)});
     }
     return list;
   }
@@ -180,11 +158,7 @@ const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool re
   if (recompute) {
     found = pl::search(problem);
   } else {
-    Candidate whole;
-    const std::vector<int> steps = base_order(problem);
-    Layout blocks = lay_out(problem, steps);
-    whole.bytes = assign_addresses(blocks.blocks, static_cast<int>(steps.size()));
-    found.push_back(std::move(whole));
+    found.push_back({.bytes = height_of(problem, base_order(problem))});
   }
   return found_.emplace(key, std::move(found)).first->second;
 }

@@ -3,46 +3,15 @@
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
 #include "op/batch_matmul.h"
 #include "op/kernel.h"
+#include "op/matmul_onednn.h"
 
 namespace pl::cpu {
 namespace {
 
 using Form = BatchMatmulForm;
-
-class BatchMatmulOnednn final : public Kernel {
- public:
-  explicit BatchMatmulOnednn(OnednnCall call) : call_(std::move(call)) {
-    a_ = call_.bind(DNNL_ARG_SRC, call_.query(dnnl_query_src_md));
-    b_ = call_.bind(DNNL_ARG_WEIGHTS, call_.query(dnnl_query_weights_md, 0));
-    c_ = call_.bind(DNNL_ARG_DST, call_.query(dnnl_query_dst_md));
-    workspace_bytes = call_.scratchpad_bytes();
-    if (workspace_bytes > 0)
-      scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
-    key = call_.implementation();
-    footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
-    // Without AVX-512 the library multiplies through its gemm, which packs copies of its operands
-    // on the heap, whatever scratchpad it was promised.
-    if (key.find("brg") == std::string::npos)
-      for (dnnl_query_t operand : {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md})
-        transient += static_cast<Bytes>(dnnl_memory_desc_get_size(call_.query(operand)));
-  }
-
-  void run(void* const* in, void* const* out, void* workspace) override {
-    call_.set(a_, in[0]);
-    call_.set(b_, in[1]);
-    call_.set(c_, out[0]);
-    if (scratch_ >= 0) call_.set(scratch_, workspace);
-    call_.execute();
-  }
-
- private:
-  OnednnCall call_;
-  int a_, b_, c_, scratch_ = -1;
-};
 
 // c (M, N) = op(a) x op(b), row by row, in order of k.
 template <class T>
@@ -78,7 +47,7 @@ std::unique_ptr<Kernel> batch_matmul_onednn(const PrepareCall& call) {
   if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), nullptr,
                                         c.get(), attr.get()) != dnnl_success)
     return nullptr;
-  return std::make_unique<BatchMatmulOnednn>(OnednnCall(backend, std::move(desc)));
+  return matmul_kernel(OnednnCall(backend, std::move(desc)));
 }
 
 std::unique_ptr<Kernel> batch_matmul_reference(const PrepareCall& call) {

@@ -130,39 +130,33 @@ std::vector<Sample> samples() {
           sample("images_b32", {{32, 28, 28, 64}, {32, 28, 28, 32}}, 3, true)};
 }
 
+// Of slice, and of its gradient, where size is that of the whole.
+Sample slice_sample(const char* name, Shape shape, int64_t axis, int64_t begin, int64_t size,
+                    bool benchmark = false) {
+  return {name,
+          {{{Dtype::float32, std::move(shape)}}},
+          {{"axis", axis}, {"begin", begin}, {"size", size}},
+          0,
+          benchmark};
+}
+
 std::vector<Sample> slice_samples() {
-  auto sample = [](const char* name, Shape shape, int64_t axis, int64_t begin, int64_t size,
-                   bool benchmark = false) {
-    return Sample{name,
-                  {{{Dtype::float32, std::move(shape)}}},
-                  {{"axis", axis}, {"begin", begin}, {"size", size}},
-                  0,
-                  benchmark};
-  };
-  return {sample("columns", {3, 7}, 1, 2, 3),
-          sample("rows", {5, 3}, 0, 1, 3),
-          sample("middle", {2, 5, 3}, 1, 0, 4),
-          sample("all", {2, 3}, 1, 0, 3),
-          sample("nothing", {2, 3}, 1, 3, 0),
-          sample("vector", {5}, 0, 4, 1),
-          sample("images_b32", {32, 28, 28, 96}, 3, 64, 32, true)};
+  return {slice_sample("columns", {3, 7}, 1, 2, 3),
+          slice_sample("rows", {5, 3}, 0, 1, 3),
+          slice_sample("middle", {2, 5, 3}, 1, 0, 4),
+          slice_sample("all", {2, 3}, 1, 0, 3),
+          slice_sample("nothing", {2, 3}, 1, 3, 0),
+          slice_sample("vector", {5}, 0, 4, 1),
+          slice_sample("images_b32", {32, 28, 28, 96}, 3, 64, 32, true)};
 }
 
 std::vector<Sample> slice_gradient_samples() {
-  auto sample = [](const char* name, Shape shape, int64_t axis, int64_t begin, int64_t size,
-                   bool benchmark = false) {
-    return Sample{name,
-                  {{{Dtype::float32, std::move(shape)}}},
-                  {{"axis", axis}, {"begin", begin}, {"size", size}},
-                  0,
-                  benchmark};
-  };
-  return {sample("columns", {3, 3}, 1, 2, 7),
-          sample("rows", {3, 2}, 0, 1, 5),
-          sample("middle", {2, 4, 3}, 1, 0, 5),
-          sample("all", {2, 3}, 1, 0, 3),
-          sample("nothing", {2, 0}, 1, 3, 3),
-          sample("images_b32", {32, 28, 28, 32}, 3, 64, 96, true)};
+  return {slice_sample("columns", {3, 3}, 1, 2, 7),
+          slice_sample("rows", {3, 2}, 0, 1, 5),
+          slice_sample("middle", {2, 4, 3}, 1, 0, 5),
+          slice_sample("all", {2, 3}, 1, 0, 3),
+          slice_sample("nothing", {2, 0}, 1, 3, 3),
+          slice_sample("images_b32", {32, 28, 28, 32}, 3, 64, 96, true)};
 }
 
 constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::concatenate_reference}};

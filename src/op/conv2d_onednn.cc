@@ -54,8 +54,8 @@ struct Binding {
 // the library's scratchpad, which the two use in turn.
 class Conv2dOnednn final : public Kernel {
  public:
-  Conv2dOnednn(CpuBackend& backend, OnednnPrimitiveDesc desc, const Descs& descs, Binding weights,
-               const std::vector<Binding>& others)
+  Conv2dOnednn(CpuBackend& backend, const char* direction, OnednnPrimitiveDesc desc,
+               const Descs& descs, Binding weights, const std::vector<Binding>& others)
       : conv_(backend, std::move(desc)), weights_(weights) {
     const auto packed = conv_.query(weights.query, weights.query_index);
     const bool before = weights.in >= 0;
@@ -83,6 +83,7 @@ class Conv2dOnednn final : public Kernel {
     key = std::string(conv_.implementation()) + ":" + onednn_layout(packed);
     // Sums over the batch are split between threads, and added up afterwards.
     if (!before) key += ":threads=" + std::to_string(backend.threads());
+    library = std::string("convolution ") + direction;
     footprint = static_cast<Bytes>(sizeof *this) + conv_.footprint() + reorder_.footprint();
   }
 
@@ -156,8 +157,8 @@ std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall& call) {
                               {DNNL_ARG_DST, dnnl_query_dst_md, 0, -1, 0}};
   if (f.bias) others.push_back({DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2, -1});
   auto kernel = std::make_unique<Conv2dOnednn>(
-      backend, std::move(desc), d, Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1, -1},
-      others);
+      backend, "forward", std::move(desc), d,
+      Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 1, -1}, others);
   if (f.relu) kernel->relu = relu_simd({call.backend, call.out, call.out, call.attrs});
   return kernel;
 }
@@ -176,7 +177,8 @@ std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {
           attr.get()) != dnnl_success)
     return nullptr;
   return std::make_unique<Conv2dOnednn>(
-      backend, std::move(desc), d, Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 0, -1},
+      backend, "backward data", std::move(desc), d,
+      Binding{DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0, 0, -1},
       std::vector<Binding>{{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, -1},
                            {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, -1, 0}});
 }
@@ -198,7 +200,7 @@ std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
                               {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, -1}};
   if (f.bias) others.push_back({DNNL_ARG_DIFF_BIAS, dnnl_query_diff_weights_md, 1, -1, 1});
   return std::make_unique<Conv2dOnednn>(
-      backend, std::move(desc), d,
+      backend, "backward weights", std::move(desc), d,
       Binding{DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, -1, 0}, others);
 }
 

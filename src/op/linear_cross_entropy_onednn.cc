@@ -127,6 +127,7 @@ class BlockedHead final : public Kernel {
   BlockedHead(const Form& form, std::vector<Products> products, int threads)
       : f_(form), products_(std::move(products)), threads_(threads) {
     key = "rows" + std::to_string(f_.block) + ",classes" + std::to_string(f_.piece);
+    library = "matmul";
     footprint = static_cast<Bytes>(sizeof *this);
     Bytes scratch = 0;
     for (const Products& products_of_cut : products_)

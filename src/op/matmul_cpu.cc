@@ -3,10 +3,10 @@
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
 #include "op/kernel.h"
 #include "op/matmul.h"
+#include "op/matmul_onednn.h"
 #include "op/relu.h"
 
 namespace pl::cpu {
@@ -16,7 +16,6 @@ using Form = MatmulForm;
 
 class MatmulOnednn final : public Kernel {
  public:
-  // `relu` (may be null) runs behind the primitive: the library's own would turn NaN into 0.
   MatmulOnednn(OnednnCall call, bool bias, std::unique_ptr<Kernel> relu)
       : call_(std::move(call)), relu_(std::move(relu)) {
     a_ = call_.bind(DNNL_ARG_SRC, call_.query(dnnl_query_src_md));
@@ -27,6 +26,7 @@ class MatmulOnednn final : public Kernel {
     if (workspace_bytes > 0)
       scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
     key = call_.implementation();
+    library = "matmul";
     footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
     // Without AVX-512 the library multiplies through its gemm, which packs copies of its operands
     // on the heap, whatever scratchpad it was promised.
@@ -79,6 +79,10 @@ std::unique_ptr<Kernel> reference(const Form& f, int threads) {
 
 }  // namespace
 
+std::unique_ptr<Kernel> matmul_kernel(OnednnCall call, bool bias, std::unique_ptr<Kernel> relu) {
+  return std::make_unique<MatmulOnednn>(std::move(call), bias, std::move(relu));
+}
+
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
   const Form f = matmul_form(call.in, call.attrs);
   if (call.in[0].dtype != Dtype::float32 || f.m == 0 || f.n == 0 || f.k == 0) return nullptr;
@@ -97,8 +101,7 @@ std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
     return nullptr;
   std::unique_ptr<Kernel> relu;
   if (f.relu) relu = relu_simd({call.backend, call.out, call.out, call.attrs});
-  return std::make_unique<MatmulOnednn>(OnednnCall(backend, std::move(desc)), f.bias,
-                                        std::move(relu));
+  return matmul_kernel(OnednnCall(backend, std::move(desc)), f.bias, std::move(relu));
 }
 
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {

@@ -7,17 +7,19 @@
 namespace pl {
 namespace {
 
+bool alias_node(const Node& node) { return node.loop < 0 && !get_op(node.op).alias.empty(); }
+
 class Maker {
  public:
   Maker(const Graph& graph, std::span<const Facts> facts, Bytes alignment)
       : graph_(graph), facts_(facts), alignment_(alignment) {}
 
   GraphProblem run(const Loop* loop) {
-    result_.root.resize(graph_.values.size());
-    for (size_t v = 0; v < result_.root.size(); ++v) result_.root[v] = static_cast<ValueId>(v);
+    result_.root = alias_roots(graph_);
     result_.outside.assign(graph_.values.size(), false);
     result_.problem.values.resize(graph_.values.size());
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) resolve(static_cast<NodeId>(n));
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (!alias_node(graph_.nodes[n])) result_.node_of.push_back(static_cast<NodeId>(n));
     for (size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].variable >= 0) result_.outside[v] = true;
     if (loop) {
@@ -34,17 +36,6 @@ class Maker {
 
  private:
   ValueId root(ValueId id) const { return result_.root[index(id)]; }
-
-  void resolve(NodeId n) {
-    const Node& node = graph_.nodes[index(n)];
-    const Op* op = node.loop >= 0 ? nullptr : &get_op(node.op);
-    if (!op || op->alias.empty()) {
-      result_.node_of.push_back(n);
-      return;
-    }
-    for (const InOut& pair : op->alias)
-      result_.root[index(node.out[index(pair.out)])] = root(node.in[index(pair.in)]);
-  }
 
   uint64_t kind_of(const Node& node) const {
     std::string text = node.op + node.attrs.print();
@@ -113,6 +104,34 @@ class Maker {
 };
 
 }  // namespace
+
+std::vector<ValueId> alias_roots(const Graph& graph) {
+  std::vector<ValueId> root(graph.values.size());
+  for (size_t v = 0; v < root.size(); ++v) root[v] = static_cast<ValueId>(v);
+  for (const Node& node : graph.nodes)
+    if (alias_node(node))
+      for (const InOut& pair : get_op(node.op).alias)
+        root[index(node.out[index(pair.out)])] = root[index(node.in[index(pair.in)])];
+  return root;
+}
+
+void add_work(const Graph& graph, const GraphFacts& facts, const GraphProblem& made,
+              std::span<const int> steps, int64_t trips, double& ms, Recomputed& recomputed) {
+  std::vector<bool> ran(made.problem.nodes.size(), false);
+  for (int n : steps) {
+    const NodeId id = made.node_of[index(n)];
+    const double spent = facts.nodes[index(id)].ms * static_cast<double>(trips);
+    ms += spent;
+    if (ran[index(n)]) {
+      const Node& node = graph.nodes[index(id)];
+      recomputed.ms += spent;
+      recomputed.values += trips * static_cast<int64_t>(node.out.size());
+      for (ValueId out : node.out)
+        recomputed.bytes += trips * graph.values[index(out)].meta.bytes();
+    }
+    ran[index(n)] = true;
+  }
+}
 
 GraphProblem make_problem(const Graph& graph, std::span<const Facts> facts, Bytes alignment,
                           const Loop* loop) {

@@ -17,6 +17,14 @@ struct GraphProblem {
   std::vector<std::vector<int>> read_of;  // per node of the problem and operand: index into reads
 };
 
+// Per value the one whose bytes it has: itself, or what an alias node made it of.
+std::vector<ValueId> alias_roots(const Graph& graph);
+
+// Adds the time of these steps, `trips` times over, and what they compute a second time. Bodies of
+// loops are not in it.
+void add_work(const Graph& graph, const GraphFacts& facts, const GraphProblem& made,
+              std::span<const int> steps, int64_t trips, double& ms, Recomputed& recomputed);
+
 // `loop`: the graph is its body; what the loop slices and stacks lies outside.
 GraphProblem make_problem(const Graph& graph, std::span<const Facts> facts, Bytes alignment,
                           const Loop* loop = nullptr);

@@ -137,10 +137,13 @@ class Emitter {
       if (graph_.values[v].variable >= 0)
         outside_[v] = plan_.variable_at[index(graph_.values[v].variable)];
     plan_.loops.resize(graph_.loops.size());
-    std::vector<bool> ran(graph_.nodes.size(), false);
-    for (size_t s = 0; s < laid_.steps.size(); ++s) {
-      emit(s);
-      account(s, ran, trips);
+    for (size_t s = 0; s < laid_.steps.size(); ++s) emit(s);
+    add_work(graph_, facts_, laid_.made, laid_.steps, trips, plan_.ms, plan_.recomputed);
+    for (const Plan& body : plan_.loops) {
+      plan_.ms += body.ms;
+      plan_.recomputed.values += body.recomputed.values;
+      plan_.recomputed.bytes += body.recomputed.bytes;
+      plan_.recomputed.ms += body.recomputed.ms;
     }
     for (ValueId id : graph_.inputs)
       plan_.input_at.push_back(place_of(id, laid_.layout.source_block[index(id)]));
@@ -174,6 +177,7 @@ class Emitter {
     if (node.loop >= 0) emit_loop(node, step);
     plan_.steps.push_back(std::move(step));
   }
+
   void emit_loop(const Node& node, const Step& step) {
     const Loop& loop = graph_.loops[index(node.loop)];
     const ByteOffset base = step.workspace_at > 0 ? step.workspace_at : base_;
@@ -194,29 +198,6 @@ class Emitter {
       body.place(loop.body.variables[index(variable)].first, outer(link.outer));
     }
     plan_.loops[index(node.loop)] = body.run(loop.trips);
-  }
-
-  void account(size_t s, std::vector<bool>& ran, int64_t trips) {
-    const NodeId id = laid_.made.node_of[index(laid_.steps[s])];
-    const Node& node = graph_.nodes[index(id)];
-    const double times = static_cast<double>(trips);
-    if (node.loop >= 0) {
-      const Plan& body = plan_.loops[index(node.loop)];
-      plan_.ms += body.ms;
-      plan_.recomputed.values += body.recomputed.values;
-      plan_.recomputed.bytes += body.recomputed.bytes;
-      plan_.recomputed.ms += body.recomputed.ms;
-      return;
-    }
-    const double ms = facts_.nodes[index(id)].ms * times;
-    plan_.ms += ms;
-    if (ran[index(id)]) {
-      plan_.recomputed.ms += ms;
-      plan_.recomputed.values += trips * static_cast<int64_t>(node.out.size());
-      for (ValueId out : node.out)
-        plan_.recomputed.bytes += trips * graph_.values[index(out)].meta.bytes();
-    }
-    ran[index(id)] = true;
   }
 
   const Graph& graph_;

@@ -73,6 +73,9 @@ struct Layout {
 };
 Layout lay_out(const Problem& problem, std::span<const int> steps);
 
+// Transient bytes of these steps once every block has its address.
+Bytes height_of(const Problem& problem, std::span<const int> steps);
+
 // No order of these nodes, repeated or not, has a lower peak.
 Bytes lower_bound(const Problem& problem);
 

@@ -138,6 +138,10 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   state_.last.reset();
   if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
   if (!plan_) plan_ = plan_for(wanted, options);
+  if (!plan_->complete && plan_->process() > system_limit()) {
+    options.all = true;  // the message that follows names the smallest plan
+    plan_ = plan_for(wanted, options);
+  }
   PlanReport report = describe(*plan_);
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
   report.model = state_.name;

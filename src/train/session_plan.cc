@@ -122,25 +122,20 @@ class SessionPlanner {
     point.fixed = fixed(bill, point.arena);
   }
 
-  // Ops that multiply through the library's matmul run the same code of it.
-  static std::string library_code(const std::string& op) {
-    return op == "linear_cross_entropy" || op == "batch_matmul" ? "matmul" : op;
-  }
-
   Bytes fixed(const KernelBill& bill, Bytes arena) const {
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
                          .arena = arena};
-    std::set<std::string> library_ops;
+    std::set<std::string> library_parts;
     for (int id : bill.calls) {
       const KernelBook::Call& call = memory_.book.call(id);
       facts.kernel_bytes += call.footprint;
       facts.transient_bytes = std::max(facts.transient_bytes, call.transient);
-      if (call.library) library_ops.insert(library_code(call.op));
+      if (!call.library.empty()) library_parts.insert(call.library);
     }
-    facts.library_ops = library_ops.size();
+    facts.library_ops = library_parts.size();
     return fixed_bytes(facts);
   }
 

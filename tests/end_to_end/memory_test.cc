@@ -220,7 +220,9 @@ TEST(Runs, OfOneSeedAreEqualAndOfAnotherAreNot) {
     EXPECT_NE(first.first, other.first) << model;
     EXPECT_NE(first.second, other.second) << model;
     EXPECT_NE(first.first, first.second) << model << ": state is more than the weights";
-    if (!kSanitized) EXPECT_EQ(hashes("7", {"--memory", "1GiB"}), first) << "at another budget";
+    if (!kSanitized) {
+      EXPECT_EQ(hashes("7", {"--memory", "1GiB"}), first) << "at another budget";
+    }
   }
 }
 

@@ -125,4 +125,9 @@ Layout lay_out(const Problem& problem, std::span<const int> steps) {
   return LayingOut(problem, steps).run();
 }
 
+Bytes height_of(const Problem& problem, std::span<const int> steps) {
+  Layout layout = lay_out(problem, steps);
+  return assign_addresses(layout.blocks, static_cast<int>(steps.size()));
+}
+
 }  // namespace pl

@@ -49,9 +49,7 @@ std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes) {
 Candidate with_addresses(const Problem& problem, const Choice& choice) {
   Candidate candidate{.drops = choice.drops, .peak = choice.score.peak, .ms = choice.score.ms};
   std::sort(candidate.drops.begin(), candidate.drops.end());
-  const auto steps = *lower(problem, candidate.drops);
-  Layout layout = lay_out(problem, steps);
-  candidate.bytes = assign_addresses(layout.blocks, static_cast<int>(steps.size()));
+  candidate.bytes = height_of(problem, *lower(problem, candidate.drops));
   return candidate;
 }
 
