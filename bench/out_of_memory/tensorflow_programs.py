@@ -3,12 +3,15 @@
   python tensorflow_programs.py whole-batch MIB    Fashion-MNIST's 60,000 images as one batch
   python tensorflow_programs.py loop MIB           a layer that adds up 100 terms, batch 4,096
 
-MIB caps how much memory the process may add once the framework is loaded and the model is built
-(RLIMIT_DATA plus RLIMIT_AS), so that the framework's own size is not held against it.
+MIB caps how much resident memory the process may add once the framework is loaded and the model is
+built, so that the framework's own size is not held against it. A watcher ends the process with 137
+when it passes the cap, as a container of that size would. (Under RLIMIT_AS TensorFlow crashes on
+the first program and waits for ever, at no CPU, on the second.)
 """
 import os
-import resource
 import sys
+import threading
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -57,8 +60,16 @@ small = rng.random((8,) + shape, dtype=np.float32)
 model.train_on_batch(small, np.zeros(8, np.int32))  # everything is loaded and traced
 x, y = rng.random((batch,) + shape, dtype=np.float32), (np.arange(batch) % 10).astype(np.int32)
 before = status("VmHWM")
-limit = (status("VmSize") + room) * 2**20
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def watch(limit):
+    while status("VmRSS") <= limit:
+        time.sleep(0.002)
+    print("killed: resident memory passed the cap", flush=True)
+    os._exit(137)
+
+
+threading.Thread(target=watch, args=(status("VmRSS") + room,), daemon=True).start()
 for step in range(3):
     print("step", step + 1, "loss", float(model.train_on_batch(x, y)), flush=True)
 print("added at the peak: %d MiB" % (status("VmHWM") - before))

@@ -100,7 +100,10 @@ void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, 
   report.max_batch = report.fits ? std::max(fit.batch, report.batch) : fit.batch;
   if (report.fits) return;
   try_switches(report, plan, options, limit);
-  if (fit.batch > 0)
+  if (fit.batch == report.batch)  // the system's room, given as a budget
+    report.remedies.push_back(
+        {report.words.memory + std::to_string(fit.process), fit.process, fit.step_ms});
+  else if (fit.batch > 0)
     report.remedies.push_back(
         {report.words.batch + std::to_string(fit.batch), fit.process, fit.step_ms});
   report.remedies.push_back(
