@@ -138,10 +138,11 @@ void time_direction(const Layer& layer, const char* direction, const Op& op, Bac
     const double ms = time_ms(op, backend, in, attrs, variant, s, key);
     if (ms < 0) continue;
     if (s.json)
-      std::printf("{\"layer\": \"%s\", \"direction\": \"%s\", \"count\": %d, \"ms\": %.4f, "
-                  "\"gflops\": %.1f, \"variant\": \"%s\", \"key\": \"%s\"}\n",
-                  layer.name, direction, layer.count, ms, flops / ms * 1e-6,
-                  variant ? variant : "", key.c_str());
+      std::printf(
+          "{\"layer\": \"%s\", \"direction\": \"%s\", \"count\": %d, \"ms\": %.4f, "
+          "\"gflops\": %.1f, \"variant\": \"%s\", \"key\": \"%s\"}\n",
+          layer.name, direction, layer.count, ms, flops / ms * 1e-6, variant ? variant : "",
+          key.c_str());
     else
       std::printf("%-22s %-8s x%d %9.3f ms %8.1f GFLOP/s  %s %s\n", layer.name, direction,
                   layer.count, ms, flops / ms * 1e-6, variant ? variant : "", key.c_str());
@@ -180,14 +181,22 @@ Settings read(int argc, char** argv) {
       if (i + 1 == argc) throw UserError("[convolutions] " + name + ": expected a value");
       return std::string(argv[++i]);
     };
-    if (name == "--set") s.set = value();
-    else if (name == "--batch") s.batch = std::atoll(value().c_str());
-    else if (name == "--threads") s.threads = std::atoi(value().c_str());
-    else if (name == "--runs") s.runs = std::atoi(value().c_str());
-    else if (name == "--cpu") s.cpu = true;
-    else if (name == "--all") s.all = true;
-    else if (name == "--json") s.json = true;
-    else throw UserError("[convolutions] expected an option, received '" + name + "'");
+    if (name == "--set")
+      s.set = value();
+    else if (name == "--batch")
+      s.batch = std::atoll(value().c_str());
+    else if (name == "--threads")
+      s.threads = std::atoi(value().c_str());
+    else if (name == "--runs")
+      s.runs = std::atoi(value().c_str());
+    else if (name == "--cpu")
+      s.cpu = true;
+    else if (name == "--all")
+      s.all = true;
+    else if (name == "--json")
+      s.json = true;
+    else
+      throw UserError("[convolutions] expected an option, received '" + name + "'");
   }
   return s;
 }

@@ -1,5 +1,5 @@
-// Networks against Keras: the inputs and weights that tests/golden/keras_*.py give to a network, and
-// the comparison of ten losses, accuracy and predictions in float64 with the stored ones.
+// Networks against Keras: the inputs and weights that tests/golden/keras_*.py give to a network,
+// and the comparison of ten losses, accuracy and predictions in float64 with the stored ones.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,11 +62,10 @@ inline void set_weights_like_keras(Model& model, const Json& paths) {
 inline constexpr double kWithNorm = 1e-6, kWithoutNorm = 1e-9;
 
 // `file`: of tests/golden; `index`: of the case in it.
-inline void expect_agreement(const char* file, size_t index, Model model, const Tensor& x, const Tensor& y,
-                      double tolerance) {
-  const Json answers = parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                                            "/tests/golden/" + file),
-                                  file);
+inline void expect_agreement(const char* file, size_t index, Model model, const Tensor& x,
+                             const Tensor& y, double tolerance) {
+  const Json answers = parse_json(
+      ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + file), file);
   const Json& answer = answers.at("cases", "answers").as_array("cases")[index];
   model.compile({.optimizer = Adam({.learning_rate = 0.01}),
                  .loss = "sparse_categorical_crossentropy",

@@ -11,6 +11,7 @@
 #include "op/clipped_relu.h"
 #include "op/concatenate.h"
 #include "op/conv2d.h"
+#include "op/conv2d_pool.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
@@ -67,6 +68,8 @@ std::span<const Op* const> catalogue() {
       &kUpsampleGradient,
       &kMaxPool,
       &kMaxPoolGradient,
+      &kConv2dPool,
+      &kConv2dPoolWeightGradient,
       &kSparseSoftmaxCrossEntropy,
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,

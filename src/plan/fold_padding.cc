@@ -67,8 +67,8 @@ void fold_into_reader(Graph& graph, Node& node) {
   if (widen(node, large, kernel_of(graph, node), pad->attrs.list("pads"))) node.in[0] = pad->in[0];
 }
 
-// A gradient of padded images that is cropped at once is that of the plain ones. True when `crop` is
-// no longer needed.
+// A gradient of padded images that is cropped at once is that of the plain ones. True when `crop`
+// is no longer needed.
 bool fold_into_gradient(Graph& graph, const std::vector<std::vector<NodeId>>& readers,
                         const Node& crop) {
   const ValueId padded = crop.in[0];

@@ -37,8 +37,8 @@ Model pools() {
   Symbolic h = Concatenate(-1, "cat")({a, b});
   h = SeparableConv2D(5, 3, {.padding = "same", .activation = "silu", .name = "separable"})(h);
   h = UpSampling2D({1, 2}, {.name = "nearest"})(h);
-  h = Conv2DTranspose(
-      3, 3, {.strides = 2, .padding = "same", .activation = "elu", .name = "same"})(h);
+  h = Conv2DTranspose(3, 3,
+                      {.strides = 2, .padding = "same", .activation = "elu", .name = "same"})(h);
   h = Conv2DTranspose(4, {2, 3},
                       {.strides = {3, 2}, .activation = "leaky_relu", .name = "valid"})(h);
   h = MaxPooling2D({2, 3}, {.strides = 1, .name = "dense_max"})(h);
@@ -91,11 +91,15 @@ TEST(KerasImages, SayWhichArgumentIsWrong) {
   auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  EXPECT_EQ(refusal([] { ZeroPadding2D({1, -1}); }),
+  EXPECT_EQ(refusal([] {
+              ZeroPadding2D({1, -1});
+            }),
             "[ZeroPadding2D] padding: expected numbers from 0, received -1");
   EXPECT_EQ(refusal([] { AveragePooling2D(0); }),
             "[AveragePooling2D] pool_size: expected a positive number, received 0");
-  EXPECT_EQ(refusal([] { MaxPooling2D(2, {.strides = {1, -2}}); }),
+  EXPECT_EQ(refusal([] {
+              MaxPooling2D(2, {.strides = {1, -2}});
+            }),
             "[MaxPooling2D] strides: expected a positive number, received -2");
   EXPECT_EQ(refusal([] { Conv2DTranspose(4, 3, {.padding = "full"}); }),
             "[Conv2DTranspose] padding: expected 'valid' or 'same', received 'full'");
