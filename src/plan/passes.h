@@ -31,6 +31,7 @@ namespace pass {
 void drop_dead_code(Graph&);
 void share_common_subexpressions(Graph&);
 void block_loss_head(Graph&);
+void fold_padding(Graph&);
 void move_relu_behind_pool(Graph&);
 void store_relu_bits(Graph&);
 void fuse_relu(Graph&);
