@@ -1,7 +1,7 @@
 """Writes keras_models.txt and keras_models.json: the built-in image models as Keras has them.
 
-    python keras_models.py           # structure: every layer, its output and its weights
-    python keras_models.py losses    # ten training losses in float64, and the loss of inference after
+    python keras_models.py                      # every layer, its output and its weights
+    python keras_models.py losses [MODEL...]    # ten losses in float64, and that of inference
 
 resnet50, mobilenet-v2 and densenet121 are those of keras.applications. resnet18 and unet are not
 there: they are written here from their definitions. Weights and data come from a counter hash scaled
@@ -23,7 +23,7 @@ import jax
 import numpy as np
 from keras import layers as L
 
-STEPS, RATE = 10, 0.00001
+STEPS = 10
 INPUT_SALT, LABEL_SALT = 1001, 1002
 
 
@@ -81,12 +81,12 @@ MODELS = {
     "densenet121": (application(keras.applications.DenseNet121), (224, 224, 3), 1000),
     "unet": (unet, (256, 256, 3), 3),
 }
-# name: shape, classes, batch
+# name: shape, classes, batch, learning rate
 LOSSES = {
-    "resnet18": ((64, 64, 3), 10, 4),
-    "unet": ((32, 32, 3), 3, 2),
-    "mobilenet-v2": ((64, 64, 3), 10, 4),
-    "densenet121": ((32, 32, 3), 10, 4),
+    "resnet18": ((64, 64, 3), 10, 4, 0.000002),
+    "unet": ((32, 32, 3), 3, 2, 0.0001),
+    "mobilenet-v2": ((64, 64, 3), 10, 4, 0.00001),
+    "densenet121": ((32, 32, 3), 10, 4, 0.00001),
 }
 
 
@@ -141,7 +141,7 @@ def initial(salt, path, shape):
 def losses(name):
     keras.utils.clear_session()
     keras.config.set_floatx("float64")
-    shape, classes, batch = LOSSES[name]
+    shape, classes, batch, rate = LOSSES[name]
     model = MODELS[name][0](shape, classes)
     paths = sorted(v.path for v in model.weights)
     for v in model.weights:
@@ -150,7 +150,7 @@ def losses(name):
     label_shape = (batch, *model.output_shape[1:-1])
     y = (hashes(LABEL_SALT, int(np.prod(label_shape))) % np.uint32(classes)).astype(np.int32)
     y = y.reshape(label_shape)
-    model.compile(keras.optimizers.Adam(learning_rate=RATE), "sparse_categorical_crossentropy")
+    model.compile(keras.optimizers.Adam(learning_rate=rate), "sparse_categorical_crossentropy")
     out = []
     for _ in range(STEPS):
         model.reset_metrics()
@@ -162,6 +162,7 @@ def losses(name):
         "input": list(shape),
         "classes": classes,
         "batch": batch,
+        "learning_rate": rate,
         "weights": len(paths),
         "losses": out,
         "inference": inference,
@@ -169,20 +170,19 @@ def losses(name):
 
 
 def main():
-    if sys.argv[1:] != ["losses"]:
+    if sys.argv[1:2] != ["losses"]:
         return structure()
-    cases = []
-    for name in LOSSES:
-        cases.append(losses(name))
-        answer = {
-            "made_by": "tests/golden/keras_models.py",
-            "keras": keras.__version__,
-            "jax": jax.__version__,
-            "learning_rate": RATE,
-            "cases": cases,
-        }
-        path = pathlib.Path(__file__).with_suffix(".json")
-        path.write_text(json.dumps(answer, indent=1) + "\n")
+    path = pathlib.Path(__file__).with_suffix(".json")
+    cases = {c["model"]: c for c in json.loads(path.read_text())["cases"]} if path.exists() else {}
+    for name in sys.argv[2:] or LOSSES:
+        cases[name] = losses(name)
+    answer = {
+        "made_by": "tests/golden/keras_models.py",
+        "keras": keras.__version__,
+        "jax": jax.__version__,
+        "cases": [cases[name] for name in LOSSES if name in cases],
+    }
+    path.write_text(json.dumps(answer, indent=1) + "\n")
 
 
 if __name__ == "__main__":
