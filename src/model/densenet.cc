@@ -9,8 +9,8 @@ constexpr int64_t kGrowth = 32;  // channels that a block adds
 
 // Names are NAME_bn and NAME_relu.
 Symbolic norm_relu(const Symbolic& x, const std::string& name) {
-  return Activation("relu", name + "_relu")(
-      BatchNormalization({.epsilon = 1.001e-5, .name = name + "_bn"})(x));
+  return Activation(
+      "relu", name + "_relu")(BatchNormalization({.epsilon = 1.001e-5, .name = name + "_bn"})(x));
 }
 
 // x (H, W, C) and 32 channels made of it: (H, W, C + 32).
@@ -33,8 +33,8 @@ Symbolic transition(Symbolic x, const std::string& name) {
 
 Symbolic densenet121(const Symbolic& image, int64_t classes) {
   constexpr int kBlocks[] = {6, 12, 24, 16};  // of stacks 2 to 5
-  Symbolic x = Conv2D(64, 7, {.strides = 2, .use_bias = false, .name = "conv1_conv"})(
-      ZeroPadding2D(3)(image));
+  Symbolic x = Conv2D(
+      64, 7, {.strides = 2, .use_bias = false, .name = "conv1_conv"})(ZeroPadding2D(3)(image));
   x = MaxPooling2D(3, {.strides = 2, .name = "pool1"})(ZeroPadding2D(1)(norm_relu(x, "conv1")));
   for (int stack = 2; stack <= 5; ++stack) {
     for (int block = 1; block <= kBlocks[stack - 2]; ++block)
@@ -42,8 +42,8 @@ Symbolic densenet121(const Symbolic& image, int64_t classes) {
     if (stack < 5) x = transition(x, "pool" + std::to_string(stack));
   }
   x = Activation("relu", "relu")(BatchNormalization({.epsilon = 1.001e-5, .name = "bn"})(x));
-  return Dense(classes, {.activation = "softmax",
-                         .name = "predictions"})(GlobalAveragePooling2D({.name = "avg_pool"})(x));
+  return Dense(classes, {.activation = "softmax", .name = "predictions"})(
+      GlobalAveragePooling2D({.name = "avg_pool"})(x));
 }
 
 }  // namespace pl

@@ -39,8 +39,7 @@ Symbolic inverted_residual(const Symbolic& in, const Block& block, int id) {
                           .use_bias = false,
                           .name = name + "depthwise"})(x);
   x = relu6(norm(x, name + "depthwise_BN"), name + "depthwise_relu");
-  x = Conv2D(block.filters, 1,
-             {.padding = "same", .use_bias = false, .name = name + "project"})(x);
+  x = Conv2D(block.filters, 1, {.padding = "same", .use_bias = false, .name = name + "project"})(x);
   x = norm(x, name + "project_BN");
   if (channels != block.filters || block.stride != 1) return x;
   return Add(name + "add")({in, x});
@@ -49,11 +48,11 @@ Symbolic inverted_residual(const Symbolic& in, const Block& block, int id) {
 }  // namespace
 
 Symbolic mobilenet_v2(const Symbolic& image, int64_t classes) {
-  constexpr Block kBlocks[] = {{16, 1}, {24, 2}, {24, 1}, {32, 2},  {32, 1},  {32, 1},
-                               {64, 2}, {64, 1}, {64, 1}, {64, 1},  {96, 1},  {96, 1},
+  constexpr Block kBlocks[] = {{16, 1}, {24, 2},  {24, 1},  {32, 2},  {32, 1}, {32, 1},
+                               {64, 2}, {64, 1},  {64, 1},  {64, 1},  {96, 1}, {96, 1},
                                {96, 1}, {160, 2}, {160, 1}, {160, 1}, {320, 1}};
-  Symbolic x = Conv2D(
-      32, 3, {.strides = 2, .padding = "same", .use_bias = false, .name = "Conv1"})(image);
+  Symbolic x =
+      Conv2D(32, 3, {.strides = 2, .padding = "same", .use_bias = false, .name = "Conv1"})(image);
   x = relu6(norm(x, "bn_Conv1"), "Conv1_relu");
   int id = 0;
   for (const Block& block : kBlocks) x = inverted_residual(x, block, id++);

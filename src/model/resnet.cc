@@ -16,11 +16,9 @@ constexpr Style kTorch{false, 0.9, 1e-5};      // resnet18
 // Names are NAME_conv and NAME_bn.
 Symbolic conv_bn(const Style& style, const Symbolic& x, int64_t filters, int64_t kernel,
                  int64_t stride, const std::string& name, const std::string& padding = "valid") {
-  const Symbolic y = Conv2D(filters, kernel,
-                            {.strides = stride,
-                             .padding = padding,
-                             .use_bias = style.bias,
-                             .name = name + "_conv"})(x);
+  const Symbolic y = Conv2D(
+      filters, kernel,
+      {.strides = stride, .padding = padding, .use_bias = style.bias, .name = name + "_conv"})(x);
   return BatchNormalization(
       {.momentum = style.momentum, .epsilon = style.epsilon, .name = name + "_bn"})(y);
 }
@@ -39,8 +37,8 @@ Symbolic stem(const Style& style, const Symbolic& image) {
 }
 
 Symbolic head(const Symbolic& x, int64_t classes) {
-  return Dense(classes, {.activation = "softmax",
-                         .name = "predictions"})(GlobalAveragePooling2D({.name = "avg_pool"})(x));
+  return Dense(classes, {.activation = "softmax", .name = "predictions"})(
+      GlobalAveragePooling2D({.name = "avg_pool"})(x));
 }
 
 // Two 3x3 convolutions beside a shortcut, which has a 1x1 convolution where the size changes.
@@ -56,8 +54,7 @@ Symbolic basic_block(const Symbolic& x, int64_t filters, int64_t stride, const s
 // shortcut, and the stride in its first convolution.
 Symbolic bottleneck(const Symbolic& x, int64_t filters, int64_t stride, bool first,
                     const std::string& name) {
-  const Symbolic shortcut =
-      first ? conv_bn(kKeras, x, 4 * filters, 1, stride, name + "_0") : x;
+  const Symbolic shortcut = first ? conv_bn(kKeras, x, 4 * filters, 1, stride, name + "_0") : x;
   Symbolic y = relu_of(conv_bn(kKeras, x, filters, 1, stride, name + "_1"), name + "_1_relu");
   y = relu_of(conv_bn(kKeras, y, filters, 3, 1, name + "_2", "same"), name + "_2_relu");
   y = conv_bn(kKeras, y, 4 * filters, 1, 1, name + "_3");

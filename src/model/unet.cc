@@ -9,10 +9,11 @@ namespace {
 // Names are NAME_conv1 and NAME_conv2.
 Symbolic two_convolutions(Symbolic x, int64_t channels, const std::string& name) {
   for (const char* which : {"_conv1", "_conv2"})
-    x = Conv2D(channels, 3, {.padding = "same",
-                             .activation = "relu",
-                             .kernel_initializer = "he_normal",
-                             .name = name + which})(x);
+    x = Conv2D(channels, 3,
+               {.padding = "same",
+                .activation = "relu",
+                .kernel_initializer = "he_normal",
+                .name = name + which})(x);
   return x;
 }
 

@@ -1,6 +1,6 @@
 // The built-in image models against Keras's: every layer's kind and output, every weight's name and
-// shape, ten training losses and the loss of inference after them. tests/golden/keras_models.py made
-// the answers; weights and data come from the same counter hash.
+// shape, ten training losses and the loss of inference after them. tests/golden/keras_models.py
+// made the answers; weights and data come from the same counter hash.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -79,8 +79,7 @@ TEST(KerasModels, HaveTheSameLayersAndWeights) {
 Tensor initial(uint32_t salt, const WeightInfo& weight) {
   const Shape& shape = weight.meta.shape;
   if (weight.path.ends_with("kernel")) {
-    const int64_t fan =
-        shape.back() == 1 ? shape[0] * shape[1] : shape.elements() / shape.back();
+    const int64_t fan = shape.back() == 1 ? shape[0] * shape[1] : shape.elements() / shape.back();
     int exponent = 0;
     for (int64_t bound = 6; fan > bound; bound *= 4) --exponent;
     return hashed_reals(salt, weight.meta, exponent);
@@ -120,16 +119,16 @@ void expect_agreement(const std::string& name, Build build, double tolerance,
   const Symbolic image = Input(Shape(dims));
   const Symbolic output = build(image, classes);
   Model model(image, output);
-  model.compile({.optimizer = Adam({.learning_rate = answer.at("learning_rate", "answer").as_real("rate")}),
-                 .loss = "sparse_categorical_crossentropy",
-                 .dtype = dtype});
+  model.compile(
+      {.optimizer = Adam({.learning_rate = answer.at("learning_rate", "answer").as_real("rate")}),
+       .loss = "sparse_categorical_crossentropy",
+       .dtype = dtype});
   ASSERT_EQ(static_cast<int64_t>(model.weights().size()), integer_at(answer, "weights"));
   set_weights_like_keras(model);
   std::vector<Dim> labels = output.shape().with_front(batch).dims();
   labels.pop_back();
   const Tensor x = hashed_reals(kInputSalt, {dtype, Shape(dims).with_front(batch)}, 0);
-  const Tensor y =
-      hashed_integers(kLabelSalt, Shape(labels), static_cast<uint32_t>(classes));
+  const Tensor y = hashed_integers(kLabelSalt, Shape(labels), static_cast<uint32_t>(classes));
   const History history = model.fit(
       x, y, {.batch_size = batch, .epochs = 10, .shuffle = false, .verbose = 0, .threads = 2});
   const auto& losses = answer.at("losses", "answer").as_array("losses");
@@ -153,8 +152,8 @@ TEST(KerasModels, LossesOfMobilenetV2) { expect_agreement("mobilenet-v2", mobile
 TEST(KerasModels, LossesOfDensenet121) { expect_agreement("densenet121", densenet121, 1e-4); }
 TEST(KerasModels, LossesOfUnet) {
   expect_agreement(
-      "unet",
-      [](const Symbolic& image, int64_t classes) { return unet(kUnet, image, classes); }, 1e-4);
+      "unet", [](const Symbolic& image, int64_t classes) { return unet(kUnet, image, classes); },
+      1e-4);
 }
 
 TEST(Unet, RefusesImagesThatItCannotHalveFourTimes) {
@@ -167,8 +166,8 @@ TEST(Unet, RefusesImagesThatItCannotHalveFourTimes) {
 
 // Every label of a sample is made and checked: one for each pixel.
 TEST(Unet, TrainsOnSyntheticMasks) {
-  const Finished done = plimsoll(
-      {"train", "unet", "--input", "32x48x3", "--batch", "2", "--steps", "3", "--json"});
+  const Finished done =
+      plimsoll({"train", "unet", "--input", "32x48x3", "--batch", "2", "--steps", "3", "--json"});
   ASSERT_EQ(done.exit, 0) << done.err;
   const Json end = done.event("end");
   EXPECT_EQ(integer_at(end, "arena_bytes_used"), integer_at(end, "arena_bytes_planned"));

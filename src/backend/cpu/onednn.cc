@@ -142,9 +142,9 @@ Bytes OnednnCall::footprint() const {
       dnnl_prop_kind_t direction = dnnl_prop_kind_undef;
       onednn_check(dnnl_primitive_desc_query(desc_.get(), dnnl_query_prop_kind, 0, &direction),
                    "ask for a direction");
-      return convolution_footprint(direction, query(direction == dnnl_backward_weights
-                                                        ? dnnl_query_diff_weights_md
-                                                        : dnnl_query_weights_md));
+      return convolution_footprint(
+          direction, query(direction == dnnl_backward_weights ? dnnl_query_diff_weights_md
+                                                              : dnnl_query_weights_md));
     }
   }
 }
