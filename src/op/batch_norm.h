@@ -26,8 +26,8 @@ struct BatchNormResult {
 BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                            double epsilon);
 
-// The same formula with given moments. The graph's rewrites put a relu (activation="relu") behind it,
-// and batch_norm_add, which adds a last operand of x's shape.
+// The same formula with given moments. The graph's rewrites put a relu (activation="relu") behind
+// it, and batch_norm_add, which adds a last operand of x's shape.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance,
                         const Tensor& gamma, const Tensor& beta, double epsilon);
 

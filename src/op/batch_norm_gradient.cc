@@ -48,11 +48,8 @@ Cost cost(const Metas& in, const Metas& out, const Attrs&) {
 enum class Mask : uint8_t { none, x, y };
 Sample sample(const char* name, const Shape& shape, Mask mask, bool benchmark = false) {
   const Meta x{Dtype::float32, shape}, c = channels_of(x);
-  Sample made{name,
-              {{x}, {c}, {c, Fill::positive}, {c}, {x}},
-              {{"epsilon", 1e-3}},
-              4e-6,
-              benchmark};
+  Sample made{
+      name, {{x}, {c}, {c, Fill::positive}, {c}, {x}}, {{"epsilon", 1e-3}}, 4e-6, benchmark};
   if (mask != Mask::none) made.in.push_back({mask == Mask::x ? c : x});
   return made;
 }

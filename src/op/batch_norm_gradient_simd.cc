@@ -37,8 +37,8 @@ HWY_INLINE void sum_as(const GradientRows& p, float* sum, float* along) {
         auto g = load(p.dy + at, n);
         const auto apart = hn::Sub(load(p.x + at, n), mean[v]);
         if constexpr (sign == SignOf::x) {
-          const auto value = hn::Add(hn::Mul(apart, load(p.factor + column, n)),
-                                     load(p.beta + column, n));
+          const auto value =
+              hn::Add(hn::Mul(apart, load(p.factor + column, n)), load(p.beta + column, n));
           g = hn::IfThenElseZero(hn::Gt(value, zero), g);
         }
         if constexpr (sign == SignOf::y) {

@@ -1,6 +1,6 @@
 // batch_norm, float32, compiled once for each SIMD target. One pass over memory finds the moments:
-// of each chunk first the mean, then, while it is in cache, the squares around it; chunks are joined
-// by Chan's formula in a fixed order. A second pass normalises.
+// of each chunk first the mean, then, while it is in cache, the squares around it; chunks are
+// joined by Chan's formula in a fixed order. A second pass normalises.
 #include "op/batch_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -86,9 +86,7 @@ void task_moments(const float* x, const ChannelForm& f, Dim task, float* mean, f
 
 // Joins the moments of all tasks, [task][mean, squares][period], into the first one's.
 void join_tasks(const ChannelForm& f, float* moments) {
-  auto rows_before = [&](Dim task) {
-    return std::min(f.rows, f.first_chunk(task) * f.chunk_rows);
-  };
+  auto rows_before = [&](Dim task) { return std::min(f.rows, f.first_chunk(task) * f.chunk_rows); };
   for (Dim task = 1; task < f.tasks; ++task) {
     const Join weights(rows_before(task), rows_before(task + 1) - rows_before(task));
     const float* of_task = moments + task * 2 * f.period;

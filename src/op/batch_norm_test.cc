@@ -33,7 +33,8 @@ class BatchNorm : public testing::Test {
   BackendScope scope_{backend_};
 };
 
-// A mean of 1e4 and a deviation of 1 leave three digits to a sum of squares minus a squared sum.
+// A mean of 1e4, which float32 knows to 1e-3, and a deviation of 0.7: a sum of squares minus a
+// squared sum would have no digit left.
 TEST_F(BatchNorm, FindsASmallVarianceAroundALargeMean) {
   for (Dim channels : {3, 64, 1031}) {
     const Dim pixels = 3000;
@@ -41,11 +42,13 @@ TEST_F(BatchNorm, FindsASmallVarianceAroundALargeMean) {
     const BatchMoments moments = batch_moments(x);
     for (Dim c = 0; c < channels; ++c) {
       double sum = 0, squares = 0;
-      for (Dim p = 0; p < pixels; ++p) sum += static_cast<double>(x.data_as<float>()[p * channels + c]);
       for (Dim p = 0; p < pixels; ++p)
-        squares += std::pow(static_cast<double>(x.data_as<float>()[p * channels + c]) - sum / 3000, 2);
-      EXPECT_NEAR(moments.mean.data_as<float>()[c], sum / 3000, 1e-3) << c << " of " << channels;
-      EXPECT_NEAR(moments.variance.data_as<float>()[c], squares / 3000, 1e-5 * squares / 3000)
+        sum += static_cast<double>(x.data_as<float>()[p * channels + c]);
+      for (Dim p = 0; p < pixels; ++p)
+        squares +=
+            std::pow(static_cast<double>(x.data_as<float>()[p * channels + c]) - sum / 3000, 2);
+      EXPECT_NEAR(moments.mean.data_as<float>()[c], sum / 3000, 4e-3) << c << " of " << channels;
+      EXPECT_NEAR(moments.variance.data_as<float>()[c], squares / 3000, 1e-4 * squares / 3000)
           << c << " of " << channels;
     }
   }
@@ -66,7 +69,8 @@ TEST_F(BatchNorm, OfOnePixelHasNoVariance) {
   const Tensor x = tensor({1, 1, 1, 5}, [](int64_t i) { return static_cast<double>(i) * 1e6; });
   const Tensor ones = tensor({5}, [](int64_t) { return 1; });
   const BatchNormResult result = batch_norm(x, ones, ones, kEpsilon);
-  EXPECT_TRUE(same_bits(result.mean, tensor({5}, [](int64_t i) { return static_cast<double>(i) * 1e6; })));
+  EXPECT_TRUE(
+      same_bits(result.mean, tensor({5}, [](int64_t i) { return static_cast<double>(i) * 1e6; })));
   EXPECT_TRUE(same_bits(result.variance, tensor({5}, [](int64_t) { return 0; })));
   EXPECT_TRUE(same_bits(result.y, tensor({1, 1, 1, 5}, [](int64_t) { return 1; })));
 }
@@ -89,9 +93,8 @@ TEST_F(BatchNorm, PassesNanOnInItsChannelAlone) {
     }
     for (Dim c = 0; c < kChannels; ++c)
       EXPECT_EQ(std::isnan(gradient.dbeta.data_as<float>()[c]), c == 1);
-    const Tensor rectified =
-        apply(kBatchNormApply, {x, result.mean, result.variance, ones, ones},
-              {{"epsilon", kEpsilon}, {"activation", std::string("relu")}})[0];
+    const Tensor rectified = apply(kBatchNormApply, {x, result.mean, result.variance, ones, ones},
+                                   {{"epsilon", kEpsilon}, {"activation", std::string("relu")}})[0];
     EXPECT_TRUE(std::isnan(rectified.data_as<float>()[bad]));
   }
 }
@@ -125,8 +128,8 @@ TEST_F(BatchNorm, AndItsPartsGiveTheSameBits) {
     EXPECT_TRUE(same_bits(moments.mean, whole.mean));
     EXPECT_TRUE(same_bits(moments.variance, whole.variance));
     const Tensors operands{x, whole.mean, whole.variance, gamma, beta};
-    EXPECT_TRUE(same_bits(
-        batch_norm_apply(x, whole.mean, whole.variance, gamma, beta, kEpsilon), whole.y));
+    EXPECT_TRUE(
+        same_bits(batch_norm_apply(x, whole.mean, whole.variance, gamma, beta, kEpsilon), whole.y));
     const Attrs plain{{"epsilon", kEpsilon}};
     Attrs rectified = plain;
     rectified.set("activation", std::string("relu"));
@@ -139,13 +142,15 @@ TEST_F(BatchNorm, AndItsPartsGiveTheSameBits) {
     EXPECT_TRUE(same_bits(apply(kBatchNormAdd, with_more, rectified)[0], sum_y));
 
     auto expect_same = [&](const Op& op, const Tensor& last, const Tensor& masked) {
-      const Tensors fused =
-          apply(op, {x, whole.mean, whole.variance, gamma, dy, last}, plain);
-      const auto parts = batch_norm_gradient(x, whole.mean, whole.variance, gamma, masked, kEpsilon);
+      const Tensors fused = apply(op, {x, whole.mean, whole.variance, gamma, dy, last}, plain);
+      const auto parts =
+          batch_norm_gradient(x, whole.mean, whole.variance, gamma, masked, kEpsilon);
       EXPECT_TRUE(same_bits(fused[0], parts.dx)) << op.name << shape.text();
       EXPECT_TRUE(same_bits(fused[1], parts.dgamma)) << op.name << shape.text();
       EXPECT_TRUE(same_bits(fused[2], parts.dbeta)) << op.name << shape.text();
-      if (fused.size() > 3) EXPECT_TRUE(same_bits(fused[3], masked)) << op.name << shape.text();
+      if (fused.size() > 3) {
+        EXPECT_TRUE(same_bits(fused[3], masked)) << op.name << shape.text();
+      }
     };
     expect_same(kBatchNormReluGradient, beta, relu_gradient(y, dy));
     expect_same(kBatchNormAddReluGradient, sum_y, relu_gradient(sum_y, dy));

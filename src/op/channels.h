@@ -1,6 +1,6 @@
-// How the SIMD kernels of batch_norm see x (..., C): as a matrix of pixels in rows. Few channels, or
-// a number that is no multiple of 16, would leave lanes empty: there, `fold` pixels make one row of
-// `period` = fold * C columns, and sums of columns that are one channel are joined at the end.
+// How the SIMD kernels of batch_norm see x (..., C): as a matrix of pixels in rows. Few channels,
+// or a number that is no multiple of 16, would leave lanes empty: there, `fold` pixels make one row
+// of `period` = fold * C columns, and sums of columns that are one channel are joined at the end.
 // Everything follows from the shape alone, so that bits do not depend on threads.
 #pragma once
 

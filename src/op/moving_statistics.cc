@@ -5,7 +5,8 @@
 namespace pl {
 namespace {
 
-// Inputs: moving mean, moving variance, mean, variance. Outputs: the next versions of the first two.
+// Inputs: moving mean, moving variance, mean, variance. Outputs: the next versions of the first
+// two.
 Metas infer(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = "moving_statistics";
   expect_operands(op, 4, 4, in, attrs);
