@@ -73,7 +73,8 @@ Model normed_network() {
   const Symbolic x = Input({5, 4, 3});
   const Symbolic c = Conv2D(7, 3, {.padding = "same", .use_bias = false, .name = "conv"})(x);
   const Symbolic b = BatchNormalization({.momentum = 0.8, .epsilon = 1e-2, .name = "bn"})(c);
-  const Symbolic d = Conv2D(3, 1, {.name = "point"})(Activation("relu", "act")(b));
+  const Symbolic d =
+      Conv2D(3, 1, {.use_bias = false, .name = "point"})(Activation("relu", "act")(b));
   const Symbolic e = BatchNormalization({.center = false, .scale = false, .name = "plain"})(d);
   const Symbolic s = Activation("relu", "sum")(Add("add")({e, x}));
   return Model(x, Dense(3, {.activation = "softmax", .name = "head"})(Flatten("flat")(s)));
