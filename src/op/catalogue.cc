@@ -5,6 +5,8 @@
 #include "op/attention.h"
 #include "op/avg_pool.h"
 #include "op/batch_matmul.h"
+#include "op/batch_norm.h"
+#include "op/batch_norm_gradient.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/causal_mask.h"
@@ -21,6 +23,7 @@
 #include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
+#include "op/moving_statistics.h"
 #include "op/one_hot.h"
 #include "op/op.h"
 #include "op/pad.h"
@@ -47,6 +50,14 @@ std::span<const Op* const> catalogue() {
       &kLayerNorm,
       &kLayerNormGradient,
       &kLayerNormParameterGradient,
+      &kBatchNorm,
+      &kBatchMoments,
+      &kBatchNormApply,
+      &kBatchNormAdd,
+      &kBatchNormGradient,
+      &kBatchNormReluGradient,
+      &kBatchNormAddReluGradient,
+      &kMovingStatistics,
       &kGelu,
       &kGeluGradient,
       &kLeakyRelu,
