@@ -44,7 +44,9 @@ class ReLULayer final : public Layer {
 
   Tensor piecewise(const Tensor& x) const {
     const double threshold = options_.threshold, slope = options_.negative_slope;
-    const Tensor above = greater_equal_mask(x, fill({}, threshold, x.dtype()));
+    // As a whole number, which has no slope.
+    const Tensor from = cast(greater_equal_mask(x, fill({}, threshold, x.dtype())), Dtype::uint8);
+    const Tensor above = cast(from, x.dtype());
     const Tensor low = scale(x, slope, -slope * threshold);
     return add(low, multiply(above, subtract(x, low)));
   }

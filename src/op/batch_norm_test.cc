@@ -33,7 +33,8 @@ class BatchNorm : public testing::Test {
   BackendScope scope_{backend_};
 };
 
-// A mean of 1e4 and a deviation of 1 leave three digits to a sum of squares minus a squared sum.
+// A mean of 1e4, which float32 knows to 1e-3, and a deviation of 0.7: a sum of squares minus a
+// squared sum would have no digit left.
 TEST_F(BatchNorm, FindsASmallVarianceAroundALargeMean) {
   for (Dim channels : {3, 64, 1031}) {
     const Dim pixels = 3000;
@@ -46,8 +47,8 @@ TEST_F(BatchNorm, FindsASmallVarianceAroundALargeMean) {
       for (Dim p = 0; p < pixels; ++p)
         squares +=
             std::pow(static_cast<double>(x.data_as<float>()[p * channels + c]) - sum / 3000, 2);
-      EXPECT_NEAR(moments.mean.data_as<float>()[c], sum / 3000, 1e-3) << c << " of " << channels;
-      EXPECT_NEAR(moments.variance.data_as<float>()[c], squares / 3000, 1e-5 * squares / 3000)
+      EXPECT_NEAR(moments.mean.data_as<float>()[c], sum / 3000, 4e-3) << c << " of " << channels;
+      EXPECT_NEAR(moments.variance.data_as<float>()[c], squares / 3000, 2e-4 * squares / 3000)
           << c << " of " << channels;
     }
   }
@@ -147,7 +148,9 @@ TEST_F(BatchNorm, AndItsPartsGiveTheSameBits) {
       EXPECT_TRUE(same_bits(fused[0], parts.dx)) << op.name << shape.text();
       EXPECT_TRUE(same_bits(fused[1], parts.dgamma)) << op.name << shape.text();
       EXPECT_TRUE(same_bits(fused[2], parts.dbeta)) << op.name << shape.text();
-      if (fused.size() > 3) EXPECT_TRUE(same_bits(fused[3], masked)) << op.name << shape.text();
+      if (fused.size() > 3) {
+        EXPECT_TRUE(same_bits(fused[3], masked)) << op.name << shape.text();
+      }
     };
     expect_same(kBatchNormReluGradient, beta, relu_gradient(y, dy));
     expect_same(kBatchNormAddReluGradient, sum_y, relu_gradient(sum_y, dy));

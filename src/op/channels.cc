@@ -9,7 +9,7 @@ namespace pl::cpu {
 
 ChannelForm channel_form(const PrepareCall& call) {
   constexpr Dim kLanes = 16, kShortest = 64, kLongest = 1024, kMostTasks = 32;
-  constexpr Dim kChunk = 8192, kLeastRows = 4;  // elements, rows
+  constexpr Dim kChunk = 8192, kLeastRows = 16;  // elements, rows
   const Dim channels = call.in[0].shape.back(), pixels = call.in[0].elements() / channels;
   Dim fold = kLanes / std::gcd(kLanes, channels);
   while (fold * channels < kShortest) fold *= 2;

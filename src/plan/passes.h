@@ -1,5 +1,6 @@
 // Graph rewrites that hold at every budget, in one visible list (passes.cc). Each leaves the bits
-// of every kept value and variable as they were, but for loss-head, which cuts sums over rows.
+// of every kept value and variable as they were, but for loss-head, which cuts sums over rows, and
+// fold-padding, with which the library may sum a convolution in another order.
 #pragma once
 
 #include <functional>
@@ -34,6 +35,7 @@ void block_loss_head(Graph&);
 void fold_padding(Graph&);
 void move_relu_behind_pool(Graph&);
 void store_relu_bits(Graph&);
+void fuse_batch_norm(Graph&);
 void fuse_relu(Graph&);
 void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);

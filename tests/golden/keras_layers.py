@@ -81,7 +81,7 @@ def normed_network():
     c = layers.Conv2D(7, 3, padding="same", use_bias=False, name="conv")(x)
     b = layers.BatchNormalization(momentum=0.8, epsilon=1e-2, name="bn")(c)
     r = layers.Activation("relu", name="act")(b)
-    d = layers.Conv2D(3, 1, name="point")(r)
+    d = layers.Conv2D(3, 1, use_bias=False, name="point")(r)
     e = layers.BatchNormalization(center=False, scale=False, name="plain")(d)
     s = layers.Activation("relu", name="sum")(layers.Add(name="add")([e, x]))
     y = layers.Dense(3, activation="softmax", name="head")(layers.Flatten(name="flat")(s))
