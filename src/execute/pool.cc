@@ -74,7 +74,7 @@ class PoolMaker {
 
  private:
   void lend(const std::vector<Candidate>& found) {
-    constexpr size_t kLent = 16;
+    constexpr size_t kLent = 12;
     const size_t count = std::min(kLent, found.size());
     for (size_t i = 0; i < count; ++i)
       borrowed_.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
