@@ -3,12 +3,14 @@
 #include "op/accuracy.h"
 #include "op/adam.h"
 #include "op/attention.h"
+#include "op/avg_pool.h"
 #include "op/batch_matmul.h"
 #include "op/batch_norm.h"
 #include "op/batch_norm_gradient.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/causal_mask.h"
+#include "op/clipped_relu.h"
 #include "op/concatenate.h"
 #include "op/conv2d.h"
 #include "op/conv2d_pool.h"
@@ -24,6 +26,7 @@
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
 #include "op/op.h"
+#include "op/pad.h"
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -34,6 +37,7 @@
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
 #include "op/transpose.h"
+#include "op/upsample.h"
 
 namespace pl {
 
@@ -65,6 +69,14 @@ std::span<const Op* const> catalogue() {
       &kConv2d,
       &kConv2dInputGradient,
       &kConv2dWeightGradient,
+      &kClippedRelu,
+      &kClippedReluGradient,
+      &kPad,
+      &kCrop,
+      &kAvgPool,
+      &kAvgPoolGradient,
+      &kUpsample,
+      &kUpsampleGradient,
       &kMaxPool,
       &kMaxPoolGradient,
       &kConv2dPool,

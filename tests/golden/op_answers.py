@@ -30,10 +30,12 @@ def step_params(raw):
 # ---- convolution and pooling
 
 
-def padding_of(attrs, size, kernel, stride, dilation=1):
-    """Padding before and after one axis, as TensorFlow has it."""
+def padding_of(attrs, axis, size, kernel, stride, dilation=1):
+    """Padding before and after one axis (0 rows, 1 columns), as TensorFlow has it."""
     if attrs.get("padding", "valid") == "valid":
         return 0, 0
+    if attrs["padding"] == "explicit":
+        return tuple(attrs["pads"][2 * axis:2 * axis + 2])
     out = -(-size // stride)
     total = max(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - size)
     return total // 2, total - total // 2
@@ -44,10 +46,15 @@ def jax_convolution(attrs):
 
     jax.config.update("jax_enable_x64", True)
 
+    padding = attrs.get("padding", "valid").upper()
+    if padding == "EXPLICIT":
+        top, bottom, left, right = attrs["pads"]
+        padding = ((top, bottom), (left, right))
+
     def convolve(x, w):
         return jax.lax.conv_general_dilated(
             x, w, window_strides=attrs.get("strides", [1, 1]),
-            padding=attrs.get("padding", "valid").upper(),
+            padding=padding,
             rhs_dilation=attrs.get("dilations", [1, 1]),
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
             feature_group_count=attrs.get("groups", 1),
@@ -78,8 +85,8 @@ def conv2d_weight_gradient(attrs, x, dy):
 def windows(attrs, shape):
     """(oh, ow, first row, first column) of each pooling window; firsts may be negative."""
     (ph, pw), (sh, sw) = attrs["pool_size"], attrs["strides"]
-    top, below = padding_of(attrs, shape[1], ph, sh)
-    left, right = padding_of(attrs, shape[2], pw, sw)
+    top, below = padding_of(attrs, 0, shape[1], ph, sh)
+    left, right = padding_of(attrs, 1, shape[2], pw, sw)
     for oh in range((shape[1] + top + below - ph) // sh + 1):
         for ow in range((shape[2] + left + right - pw) // sw + 1):
             yield oh, ow, oh * sh - top, ow * sw - left
@@ -111,6 +118,60 @@ def max_pool_gradient(attrs, index, dy):
                 if 0 <= r < dx.shape[1] and 0 <= c < dx.shape[2]:  # else the maximum was padding
                     dx[b, r, c, ch] += dy[b, oh, ow, ch]
     return dx
+
+
+def avg_pool(attrs, x):
+    ph, pw = attrs["pool_size"]
+    places = list(windows(attrs, x.shape))
+    y = np.empty((x.shape[0], places[-1][0] + 1, places[-1][1] + 1, x.shape[3]))
+    for oh, ow, top, left in places:
+        y[:, oh, ow] = x[:, max(top, 0):top + ph, max(left, 0):left + pw].mean((1, 2))
+    return y
+
+
+def avg_pool_gradient(attrs, dy):
+    ph, pw = attrs["pool_size"]
+    dx = np.zeros(attrs["input_shape"])
+    for oh, ow, top, left in windows(attrs, dx.shape):
+        part = dx[:, max(top, 0):top + ph, max(left, 0):left + pw]
+        part += dy[:, oh:oh + 1, ow:ow + 1] / (part.shape[1] * part.shape[2])
+    return dx
+
+
+def pad_widths(attrs):
+    top, bottom, left, right = attrs["pads"]
+    return ((0, 0), (top, bottom), (left, right), (0, 0))
+
+
+def crop(attrs, x):
+    top, bottom, left, right = attrs["pads"]
+    return x[:, top:x.shape[1] - bottom, left:x.shape[2] - right]
+
+
+def jax_upsample(attrs):
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+    def resize(x):
+        shape = (x.shape[0], x.shape[1] * attrs["size"][0], x.shape[2] * attrs["size"][1], x.shape[3])
+        return jax.image.resize(x, shape, attrs["interpolation"], antialias=False)
+
+    return jax, resize
+
+
+def upsample(attrs, x):
+    if x.size == 0:
+        return np.zeros((x.shape[0], x.shape[1] * attrs["size"][0], x.shape[2] * attrs["size"][1], x.shape[3]))
+    return np.asarray(jax_upsample(attrs)[1](x))
+
+
+def upsample_gradient(attrs, dy):
+    small = (dy.shape[0], dy.shape[1] // attrs["size"][0], dy.shape[2] // attrs["size"][1], dy.shape[3])
+    if dy.size == 0:
+        return np.zeros(small)
+    jax, resize = jax_upsample(attrs)
+    return np.asarray(jax.vjp(resize, np.zeros(small))[1](dy)[0])
 
 
 def pool_attrs(attrs):
@@ -433,6 +494,14 @@ OPS = {
     "conv2d": conv2d,
     "conv2d_input_gradient": conv2d_input_gradient,
     "conv2d_weight_gradient": conv2d_weight_gradient,
+    "clipped_relu": lambda a, x: np.clip(x, 0, a["most"]),
+    "clipped_relu_gradient": lambda a, y, dy: np.where((y > 0) & (y < a["most"]), dy, 0),
+    "pad": lambda a, x: np.pad(x, pad_widths(a)),
+    "crop": crop,
+    "avg_pool": avg_pool,
+    "avg_pool_gradient": avg_pool_gradient,
+    "upsample": upsample,
+    "upsample_gradient": upsample_gradient,
     "max_pool": max_pool,
     "max_pool_gradient": max_pool_gradient,
     "conv2d_pool": conv2d_pool,
