@@ -36,6 +36,7 @@ void store_relu_bits(Graph&);
 void fuse_relu(Graph&);
 void add_gradient_onto(Graph&);
 void update_early(Graph&);
+void fuse_pointwise(Graph&);
 }  // namespace pass
 
 }  // namespace pl

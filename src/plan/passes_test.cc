@@ -384,7 +384,7 @@ TEST(Passes, AreListedWithSummariesAndReported) {
   run_passes(graph, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
                                             "relu-behind-pool", "relu-bits", "gradient-onto",
-                                            "early-update"}));
+                                            "early-update", "fuse-pointwise"}));
 }
 
 }  // namespace
