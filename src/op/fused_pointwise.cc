@@ -9,10 +9,6 @@ namespace {
 
 constexpr const char* kName = "fused_pointwise";
 
-bool castable(Dtype dtype) {
-  return is_number(dtype) || dtype == Dtype::uint8 || dtype == Dtype::boolean;
-}
-
 // Inputs: the program's operands. Attributes: program, dtype; aligned, a bit per operand whose
 // dimension 0 is the result's; single, set when that dimension is 1.
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -29,7 +25,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   Shape shape;
   for (size_t i = 0; i < in.size(); ++i) {
     if (params[i] ? in[i] != step_params_meta()
-                  : cast[i] ? !castable(in[i].dtype) : in[i].dtype != dtype)
+                  : cast[i] ? !is_castable(in[i].dtype) : in[i].dtype != dtype)
       reject(kName, "operands of the program's dtype, numbers to cast or step parameters", in,
              attrs);
     const Shape before = shape;

@@ -53,13 +53,13 @@ void tile_of_two(TileOp op, double constant, const float* a, const float* b, flo
       return run([](V p, V q) HWY_ATTR { return hn::Mul(p, q); });
     case TileOp::divide:
       return run([](V p, V q) HWY_ATTR { return hn::Div(p, q); });
-    case TileOp::maximum:  // NaN if one is
+    case TileOp::maximum:  // NaN if one is; a number equals itself
       return run([](V p, V q) HWY_ATTR {
-        return hn::IfThenElse(hn::Or(hn::Gt(p, q), hn::Ne(p, p)), p, q);
+        return hn::IfThenElse(hn::Or(hn::Gt(p, q), hn::Not(hn::Eq(p, p))), p, q);
       });
     case TileOp::minimum:
       return run([](V p, V q) HWY_ATTR {
-        return hn::IfThenElse(hn::Or(hn::Lt(p, q), hn::Ne(p, p)), p, q);
+        return hn::IfThenElse(hn::Or(hn::Lt(p, q), hn::Not(hn::Eq(p, p))), p, q);
       });
     case TileOp::equal_mask:
       return run([=](V p, V q) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(p, q), one); });

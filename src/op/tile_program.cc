@@ -128,6 +128,9 @@ bool well_typed(const TileProgram& program) {
 
 }  // namespace
 
+bool is_castable(Dtype dtype) {
+  return dtype != Dtype::bfloat16 && dtype != Dtype::float16;
+}
 int operands_of(TileOp op) { return info(op).operands; }
 double flops_of(TileOp op) { return info(op).flops; }
 
@@ -166,6 +169,7 @@ std::optional<TileProgram> parse_tile_program(const std::string& text, int opera
   TileProgram program{.operands = operands};
   if (operands < 1 || operands > kMostTileOperands) return std::nullopt;
   std::string_view rest = text;
+  if (!text.empty() && text.back() == ';') return std::nullopt;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find(';'), rest.size());
     const int values = operands + static_cast<int>(program.code.size());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/attrs.h"
+#include "tensor/dtype.h"
 
 namespace pl {
 
@@ -62,6 +63,7 @@ inline constexpr int kMostTileOperands = 16;
 inline constexpr int kMostTileInstructions = 128;
 inline constexpr int kMostTileRegisters = 16;
 
+bool is_castable(Dtype dtype);  // what the instruction `cast` reads
 int operands_of(TileOp op);
 double flops_of(TileOp op);  // for each element
 

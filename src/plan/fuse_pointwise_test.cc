@@ -110,12 +110,13 @@ Graph sum_of_terms(int terms, bool train, Dtype dtype) {
   Recorder r;
   RecorderScope scope(r);
   const Tensor w = r.variable("w", meta({4, 64}, dtype), Category::parameters);
+  const Tensor u = r.variable("u", meta({64, 64}, dtype), Category::parameters);
   const Tensor x = r.input("x", meta({32, 4}, dtype), true);
   const Tensor params = r.input("step_params", step_params_meta(), false);
   const Tensor product = matmul(x, w);
   Tensor total = tanh(product);
   for (int i = 1; i < terms; ++i) total = add(total, tanh(scale(product, 1.0 + i / 100.0)));
-  const Tensor loss = reduce_sum(square(matmul(total, total, {.transpose_b = true})));
+  const Tensor loss = reduce_sum(square(matmul(total, u)));
   r.keep(loss, "loss");
   if (train) sgd(w, scale(gradients(loss, {w}, fill(Shape{}, 1.0, dtype))[0], 1e-6), params);
   return r.take();
@@ -141,7 +142,7 @@ TEST(FusePointwise, SumsAHundredTermsInAFractionOfTheMemory) {
     const Graph graph = sum_of_terms(100, train, Dtype::float32);
     const Graph after = fused(graph);
     EXPECT_GE(fused_nodes(after), 2);
-    EXPECT_LT(after.nodes.size(), graph.nodes.size() / 10);
+    EXPECT_LT(after.nodes.size(), graph.nodes.size() / 10) << calls(print(after));
     for (const Node& node : after.nodes)
       if (node.op == kFusedPointwise.name) {
         const auto program = parse_tile_program(node.attrs.text("program"),
@@ -151,8 +152,7 @@ TEST(FusePointwise, SumsAHundredTermsInAFractionOfTheMemory) {
       }
     const Bytes plain = transient(graph, backend, all_passes_off());
     const Bytes tiled = transient(graph, backend, only_pass("fuse-pointwise"));
-    if (train) EXPECT_LT(tiled, plain / 10);
-    EXPECT_LE(tiled, plain);
+    EXPECT_LT(tiled, train ? plain / 10 : plain + 1);
     for (const Dtype dtype : {Dtype::float32, Dtype::float64}) {
       const Graph typed = sum_of_terms(100, train, dtype);
       EXPECT_EQ(difference(typed, one_step(typed, backend, all_passes_off()),
@@ -171,6 +171,7 @@ class RandomChains {
   RandomChains(uint64_t seed, Dtype dtype) : numbers_(seed), scope_(recorder_), dtype_(dtype) {
     const Dim batch = 2 + numbers_.below(3), width = numbers_.chance(0.5) ? 5 : 32;
     width_ = width;
+    differentiate_ = numbers_.chance(0.6);
     x_ = recorder_.input("x", meta({batch, width}, dtype), true);
     const Tensor bytes = recorder_.input("bytes", meta({batch, width}, Dtype::uint8), true);
     params_ = recorder_.input("step_params", step_params_meta(), false);
@@ -182,7 +183,7 @@ class RandomChains {
     for (const Tensor& tensor : pool_)
       if (numbers_.chance(0.05) && tensor.id() != x_.id())
         recorder_.keep(tensor, "kept" + std::to_string(tensor.id()));
-    if (variables_.empty() || numbers_.chance(0.4)) return;
+    if (variables_.empty() || !differentiate_) return;
     const Tensors g = gradients(loss, variables_, fill(Shape{}, 1.0, dtype));
     for (size_t v = 0; v < g.size(); ++v)
       if (g[v].defined()) sgd(variables_[v], g[v], params_);
@@ -202,7 +203,9 @@ class RandomChains {
   }
   void grow() {
     const Tensor a = pick(), b = numbers_.chance(0.3) ? weight(small_shape()) : pick();
-    switch (numbers_.below(24)) {
+    const int choice = numbers_.below(24);
+    const bool flat = choice == 6 || choice == 7 || choice == 15;  // without a gradient
+    switch (flat && differentiate_ ? 2 : choice) {
       case 0: return push(add(a, b));
       case 1: return push(subtract(b, a));
       case 2: return push(multiply(a, b));
@@ -246,6 +249,7 @@ class RandomChains {
   RecorderScope scope_;
   Dtype dtype_;
   Dim width_;
+  bool differentiate_ = false;
   int64_t stream_ = 0;
   Tensor x_, params_;
   Tensors pool_, variables_;

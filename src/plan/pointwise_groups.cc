@@ -81,6 +81,12 @@ class Grouper {
     const auto made = tile_instruction(node.op, node.attrs);
     const Value& out = value(node.out[0]);
     if (!made || !is_real(out.meta.dtype) || out.variable >= 0) return std::nullopt;
+    const size_t operands = made->op == TileOp::dropout ? 1 : node.in.size();
+    for (size_t i = 0; i < operands; ++i) {
+      const Dtype dtype = value(node.in[i]).meta.dtype;
+      if (made->op == TileOp::cast ? !is_castable(dtype) : dtype != out.meta.dtype)
+        return std::nullopt;
+    }
     // Sums of what a split adds up over its trips are better added up as one.
     if (samples && !out.rows && get_op(node.op).additive) return std::nullopt;
     return made;
