@@ -178,7 +178,8 @@ void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
   pairs.insert(pairs.end(), op().alias.begin(), op().alias.end());
   std::vector<std::vector<InOut>> trials;
   for (const InOut& pair : pairs)
-    if (call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
+    if (static_cast<size_t>(pair.in) < call.in_metas.size() &&
+        call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
         call.out_metas[static_cast<size_t>(pair.out)].bytes())
       trials.push_back({pair});
   if (op().next_version.size() > 1)

@@ -17,6 +17,7 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/fused_pointwise.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
@@ -109,6 +110,7 @@ std::span<const Op* const> catalogue() {
       &kAbs,
       &kSign,
       &kScale,
+      &kFusedPointwise,
       &kReduceSum,
       &kReduceMax,
       &kCast,

@@ -100,6 +100,10 @@ namespace pl::cpu {
 
 HWY_EXPORT(dropout_range);
 
+void dropout_tile(const float* x, float* y, Dim count, const DropoutMask& mask, double factor) {
+  HWY_DYNAMIC_DISPATCH(dropout_range)(x, y, 0, count, mask, static_cast<float>(factor));
+}
+
 std::unique_ptr<Kernel> dropout_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
   const DropoutForm f = dropout_form(call);

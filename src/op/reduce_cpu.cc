@@ -39,7 +39,8 @@ struct Max {
 };
 
 constexpr Dim kRun = 4096;    // elements of a contiguous piece, rows of a column piece
-constexpr Dim kColumns = 64;  // columns of a piece
+constexpr Dim kColumns = 512;  // columns of a piece at most: long runs of a row are read at the
+                               // speed of memory, short ones are not
 constexpr Dim kShort = 32;    // rows summed in T before they join the totals
 
 // x seen as (outer, reduced, inner). False when the reduced axes are not neighbours.
@@ -138,12 +139,21 @@ void join_short(const T* x, Dim rows, Dim stride, Dim width, T* part) {
   }
 }
 
+// Columns of a piece, so that every thread gets one. Each column is summed by itself: bits do not
+// depend on it.
+Dim columns_of(const Form& f, Dim pieces, int threads) {
+  constexpr Dim kLeast = 64;
+  const Dim wanted = f.outer * pieces >= threads ? f.inner : (f.inner + threads - 1) / threads;
+  return std::clamp((wanted + kLeast - 1) / kLeast * kLeast, kLeast, kColumns);
+}
+
 // (outer, reduced, inner) -> (outer, inner).
 template <class R, class T>
 std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
   using Total = typename R::Total;
   const Dim pieces = std::max<Dim>(1, (f.reduced + kRun - 1) / kRun);
-  const Dim blocks = (f.inner + kColumns - 1) / kColumns;
+  const Dim columns = columns_of(f, pieces, threads);
+  const Dim blocks = (f.inner + columns - 1) / columns;
   const Bytes workspace =
       pieces > 1 ? f.outer * pieces * f.inner * static_cast<Bytes>(sizeof(Total)) : 0;
   return make_kernel(
@@ -154,9 +164,9 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
         const Dim tasks = f.outer * pieces * blocks;
         parallel_ranges(threads, tasks, f.outer * f.reduced * f.inner, [&](Dim begin, Dim end) {
           for (Dim task = begin; task < end; ++task) {
-            const Dim column = task % blocks * kColumns, piece = task / blocks % pieces;
+            const Dim column = task % blocks * columns, piece = task / blocks % pieces;
             const Dim outer = task / blocks / pieces;
-            const Dim width = std::min(kColumns, f.inner - column);
+            const Dim width = std::min(columns, f.inner - column);
             const Dim last = std::min((piece + 1) * kRun, f.reduced);
             Total totals[kColumns];
             T part[kColumns];

@@ -385,7 +385,7 @@ TEST(Passes, AreListedWithSummariesAndReported) {
   EXPECT_EQ(seen,
             (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
                                       "fold-padding", "relu-behind-pool", "relu-bits", "batch-norm",
-                                      "fuse-conv-pool", "gradient-onto", "early-update"}));
+                                      "fuse-conv-pool", "gradient-onto", "early-update", "fuse-pointwise"}));
 }
 
 }  // namespace

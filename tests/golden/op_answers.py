@@ -467,6 +467,24 @@ def slice_gradient(attrs, dy):
     return dx
 
 
+CONSTANTS = {"scale": ["factor", "offset"], "leaky_relu": ["alpha"],
+             "leaky_relu_gradient": ["alpha"], "gelu": ["approximate"],
+             "gelu_gradient": ["approximate"], "dropout": ["rate", "stream", "rows"]}
+
+
+def fused_pointwise(attrs, *operands):
+    """Runs the program of src/op/tile_program.h one op after the other."""
+    values = list(operands)
+    for line in attrs["program"].split(";"):
+        name, *words = line.split(" ")
+        names = CONSTANTS.get(name, [])
+        ids = [int(word) for word in words[:len(words) - len(names)]]
+        numbers = [int(w) if n == "stream" else float(w) for n, w in zip(names, words[len(ids):])]
+        args = [values[i] for i in ids]
+        values.append(args[0] if name == "cast" else OPS[name](dict(zip(names, numbers)), *args))
+    return values[-1]
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -535,6 +553,7 @@ OPS = {
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
+    "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
     "reduce_max": reduction(np.max),
     "cast": cast,
