@@ -12,7 +12,8 @@
 namespace pl::cpu {
 namespace {
 
-constexpr Dim kPiece = 2048;  // elements of an operand worked on at a time
+constexpr Dim kPiece = 6144;          // elements of all operands together: a core's first cache
+constexpr Dim kSamples = 768 * 1024;  // of whole samples: what the shared cache holds
 constexpr Bytes kLine = 64;
 
 bool narrow(const Meta& meta) { return meta.dtype == Dtype::bfloat16; }
@@ -118,32 +119,29 @@ class Whole final : public Kernel {
 // How a call is cut: rows, and elements of each operand and output in one row (0: it belongs to
 // all rows).
 struct Cutting {
-  Dim rows = 0, width = 1;
+  Dim rows = 0;
   std::vector<Dim> in, out;
+  bool by_samples = false;  // rows are samples, dimension 0; else elements or vectors
 };
 
-std::optional<Cutting> cutting_of(const Op& op, const PrepareCall& call) {
-  if (op.cut == Cut::none || call.in.empty() || call.in[0].elements() == 0) return std::nullopt;
+std::optional<Cutting> elements_of(const PrepareCall& call) {
   const Shape& x = call.in[0].shape;
-  Cutting cut;
-  if (op.cut == Cut::elements) {
-    cut.rows = x.elements();
-    for (const Meta& meta : call.in)
+  for (const Metas& metas : {call.in, call.out})
+    for (const Meta& meta : metas)
       if (meta.shape != x) return std::nullopt;
-    for (const Meta& meta : call.out)
-      if (meta.shape != x) return std::nullopt;
-    cut.in.assign(call.in.size(), 1);
-    cut.out.assign(call.out.size(), 1);
-    return cut;
-  }
+  return Cutting{x.elements(), std::vector<Dim>(call.in.size(), 1),
+                 std::vector<Dim>(call.out.size(), 1)};
+}
+
+std::optional<Cutting> vectors_of(const PrepareCall& call) {
+  const Shape& x = call.in[0].shape;
   if (x.rank() < 2) return std::nullopt;
   const Shape outer(std::vector<Dim>(x.begin(), x.end() - 1));
-  cut.width = x.back();
-  cut.rows = outer.elements();
-  if (outer == Shape{cut.width}) return std::nullopt;  // which of them a vector means is not clear
+  if (outer == Shape{x.back()}) return std::nullopt;  // which of them a vector means is not clear
+  Cutting cut{outer.elements(), {}, {}};
   bool good = true;
   auto elements = [&](const Meta& meta) -> Dim {
-    if (meta.shape == x) return cut.width;
+    if (meta.shape == x) return x.back();
     if (meta.shape == outer) return 1;
     good = good && !narrow(meta);
     return 0;
@@ -154,53 +152,88 @@ std::optional<Cutting> cutting_of(const Op& op, const PrepareCall& call) {
   return good ? std::optional(cut) : std::nullopt;
 }
 
+// Where the op maps rows to rows, along dimension 0.
+std::optional<Cutting> samples_of(const Op& op, const PrepareCall& call) {
+  if (op.effects.random || op.effects.writes_state || call.attrs.has("rows")) return std::nullopt;
+  const Dim rows = call.out[0].shape.rank() > 0 ? call.out[0].shape[0] : 0;
+  if (rows < 2) return std::nullopt;
+  auto each = [&](const Meta& meta) {
+    return meta.shape.rank() > 0 && meta.shape[0] == rows ? meta.elements() / rows : 0;
+  };
+  Cutting cut{.rows = rows, .in = {}, .out = {}, .by_samples = true};
+  RowMask mask = 0;
+  for (size_t i = 0; i < call.in.size(); ++i) {
+    cut.in.push_back(each(call.in[i]));
+    if (cut.in[i] > 0) mask |= RowMask{1} << i;
+  }
+  for (size_t o = 0; o < call.out.size(); ++o) {
+    cut.out.push_back(each(call.out[o]));
+    if (cut.out[o] == 0 || output_rows(op, call.attrs, mask, static_cast<int>(o)) != Rows::maps)
+      return std::nullopt;
+  }
+  return cut;
+}
+
+Dim row_elements(const Cutting& cut) {
+  Dim sum = 0;
+  for (const auto* list : {&cut.in, &cut.out})
+    for (Dim each : *list) sum += each;
+  return std::max<Dim>(1, sum);
+}
+
 // Metas of a piece of `rows` rows.
-Metas piece_of(const Metas& metas, const std::vector<Dim>& each, const Cutting& cut, bool elements,
-               Dim rows) {
+Metas piece_of(const Metas& metas, const std::vector<Dim>& each, const Cutting& cut, Dim rows) {
   Metas result = metas;
-  for (size_t i = 0; i < result.size(); ++i)
-    if (each[i] > 0)
-      result[i].shape = !elements && each[i] == cut.width && metas[i].shape.rank() > 1
-                            ? Shape{rows, cut.width}
-                            : Shape{rows};
+  for (size_t i = 0; i < result.size(); ++i) {
+    Shape& shape = result[i].shape;
+    if (each[i] == 0) continue;
+    if (cut.by_samples)
+      shape[0] = rows;
+    else
+      shape = each[i] == 1 && shape.elements() == cut.rows ? Shape{rows} : Shape{rows, each[i]};
+  }
   return result;
 }
 
-// Kernels of pieces run inside a parallel loop. They are loops of ours, never a library's, so that
-// any backend of the device serves.
+// Kernels of small pieces run inside a parallel loop. They are loops of ours, never a library's,
+// so that any backend of the device serves.
 class OneThread final : public Backend {
  public:
   explicit OneThread(const Backend& whole) : Backend(whole.device(), 1, whole.alignment()) {}
 };
 
-// Piece by piece; each thread has its own part of the workspace.
+// Piece by piece: small ones side by side, each thread with a space of its own in the workspace;
+// samples one after another, each piece by all threads.
 class Pieces final : public Kernel {
  public:
-  Pieces(Cutting cut, Dim piece, const PrepareCall& call)
-      : cut_(std::move(cut)), piece_(piece), threads_(call.backend.threads()) {
+  Pieces(Cutting cut, const PrepareCall& call)
+      : cut_(std::move(cut)), threads_(call.backend.threads()) {
+    const Dim most = cut_.by_samples ? kSamples : kPiece;
+    piece_ = std::clamp<Dim>(most / row_elements(cut_), 1, cut_.rows);
     for (const Meta& meta : call.in) in_size_.push_back(size_of(meta.dtype));
     for (const Meta& meta : call.out) out_size_.push_back(size_of(meta.dtype));
   }
 
   // False where a piece has no such kernel.
   bool prepare_pieces(const Op& op, const PrepareCall& call) {
-    OneThread backend(call.backend);
-    const Dim rest = cut_.rows % piece_;
-    for (Dim rows : {std::min(piece_, cut_.rows), rest}) {
+    OneThread one(call.backend);
+    Backend& backend = cut_.by_samples ? call.backend : one;
+    for (Dim rows : {piece_, cut_.rows % piece_}) {
       if (rows == 0) break;
-      const bool elements = op.cut == Cut::elements;
-      const auto wide =
-          wide_call(op, piece_of(call.in, cut_.in, cut_, elements, rows), call.attrs);
-      if (!wide) return false;
-      if (wide->out != widen(piece_of(call.out, cut_.out, cut_, elements, rows))) return false;
+      const auto wide = wide_call(op, piece_of(call.in, cut_.in, cut_, rows), call.attrs);
+      if (!wide || wide->out != widen(piece_of(call.out, cut_.out, cut_, rows))) return false;
       kernels_.push_back(prepare(op, {backend, wide->in, wide->out, wide->attrs}));
-      if (kernels_.back()->workspace_bytes > 0) return false;
-      footprint += kernels_.back()->footprint;
-      if (kernels_.size() > 1) continue;
-      lay_out(op, call.in, call.out, wide->in, wide->out, in_, out_, space_);
-      key = kernels_.back()->key;
+      const Kernel& kernel = *kernels_.back();
+      if (!cut_.by_samples && kernel.workspace_bytes > 0) return false;
+      footprint += kernel.footprint;
+      transient = std::max(transient, kernel.transient);
+      inner_ = std::max(inner_, align_up(kernel.workspace_bytes, kLine));
+      key += (key.empty() ? "" : "+") + kernel.key;
+      library = kernel.library;
+      if (kernels_.size() == 1)
+        lay_out(op, call.in, call.out, wide->in, wide->out, in_, out_, space_);
     }
-    workspace_bytes = threads_ * space_;
+    workspace_bytes = inner_ + (cut_.by_samples ? 1 : threads_) * space_;
     footprint += static_cast<Bytes>(sizeof *this) +
                  static_cast<Bytes>((in_.size() + out_.size()) * (sizeof(Place) + sizeof(Dim)));
     return in_.size() <= kMostOperands && out_.size() <= kMostOperands;
@@ -208,45 +241,69 @@ class Pieces final : public Kernel {
 
   void run(void* const* in, void* const* out, void* workspace) override {
     const Dim pieces = (cut_.rows + piece_ - 1) / piece_;
-    parallel_ranges(threads_, pieces, cut_.rows * cut_.width * 2, [&](Dim begin, Dim end) {
-      char* own = static_cast<char*>(workspace) + omp_get_thread_num() * space_;
+    char* spaces = static_cast<char*>(workspace) + inner_;
+    auto run_range = [&](Dim begin, Dim end, char* own) {
       for (Dim p = begin; p < end; ++p)
-        run_piece(p * piece_, std::min(piece_, cut_.rows - p * piece_), in, out, own);
-    });
+        run_piece(p * piece_, std::min(piece_, cut_.rows - p * piece_), in, out, own, workspace);
+    };
+    if (!cut_.by_samples) {
+      parallel_ranges(threads_, pieces, cut_.rows * row_elements(cut_), [&](Dim begin, Dim end) {
+        run_range(begin, end, spaces + omp_get_thread_num() * space_);
+      });
+      return;
+    }
+    for (size_t i = 0; i < in_.size(); ++i)  // what belongs to all rows, once
+      if (in_[i].at >= 0 && cut_.in[i] == 0)
+        convert_all(threads_, static_cast<const Bfloat16*>(in[i]),
+                    reinterpret_cast<float*>(spaces + in_[i].at), in_[i].elements);
+    run_range(0, pieces, spaces);
   }
 
  private:
   static constexpr size_t kMostOperands = 16;
 
-  void run_piece(Dim first, Dim rows, void* const* in, void* const* out, char* own) const {
+  void run_piece(Dim first, Dim rows, void* const* in, void* const* out, char* own,
+                 void* workspace) const {
+    const int threads = cut_.by_samples ? threads_ : 1;
     void *ins[kMostOperands], *outs[kMostOperands];
     for (size_t i = 0; i < in_.size(); ++i) {
       char* from = static_cast<char*>(in[i]) + first * cut_.in[i] * in_size_[i];
       ins[i] = in_[i].at < 0 ? from : own + in_[i].at;
-      if (in_[i].at >= 0)
-        convert_range(reinterpret_cast<const Bfloat16*>(from), static_cast<float*>(ins[i]),
-                      rows * cut_.in[i]);
+      if (in_[i].at >= 0 && cut_.in[i] > 0)
+        convert_all(threads, reinterpret_cast<const Bfloat16*>(from), static_cast<float*>(ins[i]),
+                    rows * cut_.in[i]);
     }
     auto place_of = [&](size_t o) {
       return static_cast<char*>(out[o]) + first * cut_.out[o] * out_size_[o];
     };
     for (size_t o = 0; o < out_.size(); ++o)
       outs[o] = out_[o].at < 0 ? place_of(o) : own + out_[o].at;
-    kernels_[rows == piece_ ? 0 : kernels_.size() - 1]->run(ins, outs, nullptr);
+    kernels_[rows == piece_ ? 0 : kernels_.size() - 1]->run(ins, outs, workspace);
     for (size_t o = 0; o < out_.size(); ++o)
       if (out_[o].at >= 0)
-        convert_range(static_cast<const float*>(outs[o]), reinterpret_cast<Bfloat16*>(place_of(o)),
-                      rows * cut_.out[o]);
+        convert_all(threads, static_cast<const float*>(outs[o]),
+                    reinterpret_cast<Bfloat16*>(place_of(o)), rows * cut_.out[o]);
   }
 
   Cutting cut_;
-  Dim piece_;
+  Dim piece_ = 1;  // rows
   int threads_;
   std::vector<std::unique_ptr<Kernel>> kernels_;  // of a whole piece, and of the last
-  std::vector<Place> in_, out_;                   // within a thread's space
+  std::vector<Place> in_, out_;                   // within a space
   std::vector<Dim> in_size_, out_size_;           // bytes of an element
-  Bytes space_ = 0;
+  Bytes inner_ = 0, space_ = 0;
 };
+
+std::unique_ptr<Kernel> in_pieces(const Op& op, const PrepareCall& call) {
+  if (call.in.empty() || call.out.empty() || call.in[0].elements() == 0) return nullptr;
+  for (auto cut : {op.cut == Cut::elements ? elements_of(call) : std::nullopt,
+                   op.cut == Cut::rows ? vectors_of(call) : std::nullopt, samples_of(op, call)}) {
+    if (!cut) continue;
+    auto pieces = std::make_unique<Pieces>(std::move(*cut), call);
+    if (pieces->prepare_pieces(op, call)) return pieces;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -254,11 +311,7 @@ std::unique_ptr<Kernel> widened(const Op& op, const PrepareCall& call) {
   if (std::none_of(call.in.begin(), call.in.end(), narrow) &&
       std::none_of(call.out.begin(), call.out.end(), narrow))
     return nullptr;
-  if (auto cut = cutting_of(op, call)) {
-    const Dim piece = std::min(cut->rows, std::max<Dim>(1, kPiece / std::max<Dim>(1, cut->width)));
-    auto pieces = std::make_unique<Pieces>(std::move(*cut), piece, call);
-    if (pieces->prepare_pieces(op, call)) return pieces;
-  }
+  if (auto kernel = in_pieces(op, call)) return kernel;
   const auto wide = wide_call(op, call.in, call.attrs);
   if (!wide || wide->out != widen(call.out)) return nullptr;
   auto inner = prepare(op, {call.backend, wide->in, wide->out, wide->attrs});
