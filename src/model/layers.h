@@ -45,6 +45,8 @@ struct MaxPooling2DOptions {
 LayerRef MaxPooling2D(Pair pool_size = 2, MaxPooling2DOptions options = {});
 
 LayerRef Flatten(std::string name = "");
+// Samples in another shape; one dimension may be -1, whatever is left.
+LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
 LayerRef Dropout(double rate, std::string name = "");
 LayerRef Activation(std::string activation, std::string name = "");
 
@@ -62,6 +64,14 @@ struct PositionalEmbeddingOptions {
 };
 LayerRef PositionalEmbedding(PositionalEmbeddingOptions options = {});
 
+// x (T, D) behind a learned vector: (1 + T, D); and one position of x (T, D): (D,).
+struct ClassTokenOptions {
+  std::string token_initializer = "zeros";
+  std::string name = "";
+};
+LayerRef ClassToken(ClassTokenOptions options = {});
+LayerRef TakePosition(int64_t position, std::string name = "");
+
 // The Embedding's table once more, as a head: x (..., D) to logits (..., input_dim), without bias.
 // One variable; the gradients of both uses add up.
 LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
@@ -73,6 +83,22 @@ struct LayerNormalizationOptions {
   std::string name = "";
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
+
+// Channels along the last axis. While training, with the moments of the whole batch, whatever the
+// budget; else with moving averages of them, which no optimiser touches.
+struct BatchNormalizationOptions {
+  int64_t axis = -1;
+  double momentum = 0.99;
+  double epsilon = 1e-3;
+  bool center = true;  // a beta
+  bool scale = true;   // a gamma
+  std::string beta_initializer = "zeros";
+  std::string gamma_initializer = "ones";
+  std::string moving_mean_initializer = "zeros";
+  std::string moving_variance_initializer = "ones";
+  std::string name = "";
+};
+LayerRef BatchNormalization(BatchNormalizationOptions options = {});
 
 // Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
 // self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...

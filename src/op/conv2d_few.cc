@@ -44,7 +44,8 @@ FewWalk::FewWalk(const Conv2dPoolForm& f, Dim sums) : f_(f) {
   strip_lines_ = ph.out;
   const Dim wanted = kChunks / f.conv.batch;  // strips of an image
   if (wanted > 1) {
-    const Dim lines = align_up((h.out + wanted - 1) / wanted, kStripLines);
+    const Dim units = (h.out + wanted * kStripLines - 1) / (wanted * kStripLines);
+    const Dim lines = units * kStripLines;
     strips_ = (h.out + lines - 1) / lines;
     strip_lines_ = lines / ph.stride;
   }
