@@ -86,7 +86,7 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"plan", "mlp", "--device", "cuda"},
       {"plan", "mlp", "--device", "cuda:1"},
       {"plan", "mlp", "--device", "null:h200"},
-      {"plan", "mlp", "--dtype", "mixed_bfloat16"},
+      {"plan", "mlp", "--dtype", "mixed_float16"},
       {"plan", "mlp", "--dtype", "mixed_float16"},
       {"plan", "mlp", "--host-memory", "1GiB"},
       {"plan", "mlp", "--disk", "1GiB"},
