@@ -20,6 +20,7 @@
 #include "op/max_pool.h"
 #include "op/one_hot.h"
 #include "op/op.h"
+#include "op/own_rows.h"
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -64,6 +65,7 @@ std::span<const Op* const> catalogue() {
       &kSgdMomentum,
       &kAdam,
       &kAccumulate,
+      &kOwnRows,
       &kAdd,
       &kSubtract,
       &kMultiply,

@@ -1,0 +1,169 @@
+// Steps of image networks in bands: losses, metrics and all variables are those of whole images.
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "model/layers.h"
+#include "op/functions.h"
+#include "plan/bands.h"
+#include "plan/passes.h"
+#include "tests/graph_run.h"
+#include "tests/model_run.h"
+#include "train/step_trace.h"
+
+namespace pl::test {
+namespace {
+
+// Twice the height and width: a convolution's input gradient, run forwards.
+class Up final : public Layer {
+ public:
+  Up(int64_t filters, std::string path) : filters_(filters) { name = std::move(path); }
+  const char* kind() const override { return "Up"; }
+  Shape build(const std::vector<Shape>& in) override {
+    if (weights_.empty()) add_weight("kernel", Shape{2, 2, filters_, in[0][2]}, "glorot_uniform");
+    return Shape{2 * in[0][0], 2 * in[0][1], filters_};
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Shape& x = call.in[0].shape();
+    return conv2d_input_gradient(call.weights[0], call.in[0],
+                                 Shape{x[0], 2 * x[1], 2 * x[2], filters_}, {.strides = {2, 2}});
+  }
+
+ private:
+  int64_t filters_;
+};
+
+LayerRef up(int64_t filters, std::string name) {
+  return LayerRef(std::make_shared<Up>(filters, std::move(name)));
+}
+LayerRef conv(int64_t filters, Pair size, const char* padding = "same", Pair strides = 1) {
+  return Conv2D(filters, size, {.strides = strides, .padding = padding, .activation = "relu"});
+}
+LayerRef head() { return Conv2D(5, 1, {.activation = "softmax"}); }
+
+Network network_of(const std::string& name, int64_t height) {
+  const Shape image{height, name == "unet" ? 8 : 5, 2};
+  if (name == "same") return chain(image, {conv(4, 3), conv(3, 5), head()});
+  if (name == "valid") return chain(image, {conv(4, Pair(3, 1), "valid"), conv(3, Pair(4, 2), "valid"), head()});
+  if (name == "strided") return chain(image, {conv(4, 3, "same", 2), conv(3, 3), head()});
+  if (name == "stride_three")
+    return chain(image, {conv(4, 5, "same", 3), conv(3, Pair(2, 1), "valid", Pair(2, 1)), head()});
+  if (name == "dilated")
+    return chain(image, {Conv2D(3, 3, {.padding = "same", .dilation_rate = 2}), head()});
+  if (name == "pooled") return chain(image, {conv(4, 3), MaxPooling2D(2), conv(3, 3), head()});
+  if (name == "pooled_same")
+    return chain(image, {Conv2D(4, 3, {.padding = "same", .activation = "tanh"}),
+                         MaxPooling2D(3, {.strides = 2, .padding = "same"}), conv(3, 3), head()});
+  if (name == "dropout")
+    return chain(image, {conv(4, 3), Dropout(0.25), MaxPooling2D(2), Dropout(0.5), head()});
+  if (name == "norm")
+    return chain(image, {conv(4, 3), LayerNormalization(), Dense(5, {.activation = "gelu"}), head()});
+  const Symbolic x = Input(image);
+  if (name == "skip") {
+    const Symbolic a = conv(4, 3)(x), b = conv(4, 3)(a);
+    const Symbolic c = conv(3, 3)(Concatenate()({a, Add()({a, b})}));
+    return Network({x}, {head()(c)});
+  }
+  // unet: two levels down and up again.
+  const Symbolic a = conv(4, 3)(conv(3, 3)(x)), b = conv(5, 3)(MaxPooling2D(2)(a));
+  const Symbolic c = conv(6, 3)(MaxPooling2D(2)(b));
+  const Symbolic d = conv(4, 3)(Concatenate()({b, up(5, "up_1")(c)}));
+  const Symbolic e = conv(3, 3)(Concatenate()({a, up(4, "up_0")(d)}));
+  return Network({x}, {head()(e)});
+}
+
+Graph trace(const Network& network, StepKind kind, int64_t batch, Dtype dtype,
+            const char* optimizer, const char* loss = "sparse_categorical_crossentropy") {
+  const Compiled compiled{optimizer_from_name(optimizer), loss_from_name(loss), {}, dtype};
+  const bool sparse = std::string(loss)[0] == 's';
+  const Meta y = target_meta(compiled.loss, network.output_shapes()[0], dtype);
+  SampleSpec sample{{Dtype::uint8, network.input_shapes()[0]}, y, 1.0 / 255, false};
+  Compiled with = compiled;
+  if (sparse) with.metrics = {"accuracy"};
+  Graph graph = trace_step(network, with, {kind, batch}, sample);
+  run_passes(graph);
+  return graph;
+}
+
+Prepared prepare_bands(const Graph& graph, Backend& backend, int64_t count) {
+  const ImageStep step = mark_images(graph);
+  const auto bands = find_bands(step, count);
+  if (!bands) throw UserError("no room for " + std::to_string(count) + " bands");
+  return prepare_as_is(split_bands(step, *bands), backend);
+}
+
+void expect_equal_steps(const Graph& graph, int64_t batch, int64_t count, double tolerance) {
+  CpuBackend backend(2);
+  PlannedRun whole(prepare_as_is(graph, backend)), bands(prepare_bands(graph, backend, count));
+  fill_model(whole);
+  fill_model(bands);
+  for (int64_t step = 1; step <= 3; ++step) {
+    fill_batch(whole, batch, step);
+    fill_batch(bands, batch, step);
+    whole.step();
+    if (step % 2)
+      bands.step_poisoned();
+    else
+      bands.step();
+    ASSERT_LE(distance(whole, bands), tolerance) << "step " << step;
+  }
+  EXPECT_EQ(bands.executor().used_bytes(), bands.plan().arena);
+  EXPECT_LT(bands.plan().loops[0].arena - bands.plan().loops[0].persistent,
+            whole.plan().arena - whole.plan().persistent);
+}
+
+struct Case {
+  const char* name;
+  int64_t height;
+  std::vector<int64_t> counts;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name << c.height; }
+
+class BandTraining : public ::testing::TestWithParam<Case> {};
+
+TEST_P(BandTraining, IsThatOfWholeImages) {
+  const Case& c = GetParam();
+  const Graph graph =
+      trace(network_of(c.name, c.height), StepKind::train, 1, Dtype::float64, "adam");
+  for (int64_t count : c.counts) {
+    SCOPED_TRACE(std::to_string(count) + " bands");
+    expect_equal_steps(graph, 1, count, 1e-10);
+  }
+}
+
+const Case kCases[] = {
+    {"same", 29, {2, 3, 5}},       {"same", 16, {2}},          {"valid", 31, {2, 3, 5}},
+    {"strided", 33, {2, 3, 5}},    {"strided", 48, {2, 3, 5}}, {"stride_three", 97, {2, 3, 5}},
+    {"dilated", 26, {2, 3, 5}},    {"pooled", 37, {2, 3, 5}},  {"pooled", 36, {3}},
+    {"pooled_same", 37, {2, 3, 5}}, {"dropout", 23, {2, 3}},   {"norm", 14, {2, 3, 5}},
+    {"skip", 30, {2, 3, 5}},       {"unet", 128, {2, 3, 5}},
+};
+INSTANTIATE_TEST_SUITE_P(Networks, BandTraining, ::testing::ValuesIn(kCases), [](const auto& info) {
+  return std::string(info.param.name) + "_" + std::to_string(info.param.height);
+});
+
+TEST(BandRun, OfSeveralSamplesTakesEachInTurn) {
+  const Graph graph = trace(network_of("dropout", 23), StepKind::train, 3, Dtype::float64, "sgd");
+  expect_equal_steps(graph, 3, 3, 1e-10);
+}
+
+TEST(BandRun, InFloat32IsCloseToWholeImages) {
+  for (const char* name : {"pooled", "skip"}) {
+    const Graph graph = trace(network_of(name, 37), StepKind::train, 1, Dtype::float32, "sgd");
+    expect_equal_steps(graph, 1, 3, 1e-4);
+  }
+}
+
+TEST(BandRun, OfOtherLosses) {
+  for (const char* loss : {"mean_squared_error", "categorical_crossentropy"})
+    expect_equal_steps(
+        trace(network_of("pooled", 37), StepKind::train, 1, Dtype::float64, "sgd", loss), 1, 3,
+        1e-10);
+}
+
+TEST(BandRun, EvaluatesWholeImages) {
+  const Graph graph = trace(network_of("pooled", 37), StepKind::evaluate, 2, Dtype::float64, "sgd");
+  expect_equal_steps(graph, 2, 3, 1e-12);
+}
+
+}  // namespace
+}  // namespace pl::test
