@@ -9,6 +9,7 @@
 #include "op/causal_mask.h"
 #include "op/concatenate.h"
 #include "op/conv2d.h"
+#include "op/conv2d_pool.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
@@ -56,6 +57,8 @@ std::span<const Op* const> catalogue() {
       &kConv2dWeightGradient,
       &kMaxPool,
       &kMaxPoolGradient,
+      &kConv2dPool,
+      &kConv2dPoolWeightGradient,
       &kSparseSoftmaxCrossEntropy,
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,

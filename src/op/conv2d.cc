@@ -147,6 +147,7 @@ Cost weight_gradient_cost(const Metas& in, const Metas& out, const Attrs& attrs)
 }
 
 constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::conv2d_simd},
     {"onednn", DeviceKind::cpu, cpu::conv2d_onednn},
     {"reference", DeviceKind::cpu, cpu::conv2d_reference},
 };

@@ -55,6 +55,7 @@ std::vector<Sample> conv2d_input_gradient_samples();
 std::vector<Sample> conv2d_weight_gradient_samples();
 
 namespace cpu {
+std::unique_ptr<Kernel> conv2d_simd(const PrepareCall&);  // few channels
 std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall&);
 std::unique_ptr<Kernel> conv2d_reference(const PrepareCall&);
 std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall&);

@@ -10,6 +10,7 @@
 #include "op/causal_mask.h"
 #include "op/concatenate.h"
 #include "op/conv2d.h"
+#include "op/conv2d_pool.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"

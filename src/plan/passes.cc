@@ -28,6 +28,10 @@ const std::vector<Pass>& passes() {
        pass::store_relu_bits},
       {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
        pass::fuse_relu},
+      {"fuse-conv-pool",
+       "a convolution over few channels, its max-pool and relu become one call, and their "
+       "gradients another: no large image between them",
+       pass::fuse_conv_pool},
       {"gradient-onto", "the gradient of an embedding is added in the place of the tied head's",
        pass::add_gradient_onto},
       {"early-update", "updates each variable as soon as its gradient is final",

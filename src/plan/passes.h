@@ -34,6 +34,7 @@ void block_loss_head(Graph&);
 void move_relu_behind_pool(Graph&);
 void store_relu_bits(Graph&);
 void fuse_relu(Graph&);
+void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);
 void update_early(Graph&);
 }  // namespace pass

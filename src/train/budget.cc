@@ -108,8 +108,8 @@ void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, 
   else if (fit.batch > 0)
     report.remedies.push_back(
         {report.words.batch + std::to_string(fit.batch), fit.process, fit.step_ms});
-  report.remedies.push_back(
-      {report.words.memory + std::to_string(report.minimum), report.minimum, report.frontier.back().ms});
+  report.remedies.push_back({report.words.memory + std::to_string(report.minimum), report.minimum,
+                             report.frontier.back().ms});
 }
 
 std::vector<CurvePoint> batch_curve(const PlanReport& report, const PlanFor& plan,

@@ -113,6 +113,23 @@ def max_pool_gradient(attrs, index, dy):
     return dx
 
 
+def pool_attrs(attrs):
+    return {"pool_size": attrs["pool_size"], "strides": attrs["pool_strides"],
+            "padding": attrs.get("pool_padding", "valid")}
+
+
+def conv2d_pool(attrs, x, w, bias=0.0):
+    relu = attrs.get("activation") == "relu"
+    y, index = max_pool(pool_attrs(attrs), conv2d(dict(attrs, activation="none"), x, w, bias))
+    return (np.maximum(y, 0) if relu else y), index
+
+
+def conv2d_pool_weight_gradient(attrs, x, index, dy):
+    image = conv2d(attrs, x, np.zeros(attrs["kernel_shape"])).shape
+    return conv2d_weight_gradient(
+        attrs, x, max_pool_gradient(dict(pool_attrs(attrs), input_shape=image), index, dy))
+
+
 # ---- softmax, losses, metrics
 
 
@@ -372,6 +389,8 @@ OPS = {
     "conv2d_weight_gradient": conv2d_weight_gradient,
     "max_pool": max_pool,
     "max_pool_gradient": max_pool_gradient,
+    "conv2d_pool": conv2d_pool,
+    "conv2d_pool_weight_gradient": conv2d_pool_weight_gradient,
     "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[-1])),
     "sparse_softmax_cross_entropy_gradient":
         lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[-1]), d),

@@ -45,7 +45,7 @@ Score Scorer::score(std::span<const int> steps, Bytes target, std::vector<Bytes>
     }
     if (s == 0) here += flat_.unread_source_bytes;
     score.peak = std::max(score.peak, here);
-    if (here > target) score.excess += static_cast<double>(here - target);
+    if (here > target) score.excess += static_cast<double>(here) - static_cast<double>(target);
     score.ms += flat_.ms[index(node)];
     if (live) (*live)[s] = here;
     after = before;
