@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "op/conv2d.h"
+#include "op/conv2d_pool.h"
 #include "op/max_pool.h"
 
 namespace pl {
@@ -130,6 +131,27 @@ ImageRule max_pool_gradient_rule(const Call& call) {
   return {ImageRule::scatters, max_pool_gradient_form(call.in, call.attrs).window.h, 2};
 }
 
+// A convolution's window under each row of a pool's, which has no padding.
+WindowAxis both(const Conv2dPoolForm& form) {
+  const WindowAxis &conv = form.conv.window.h, &pool = form.pool.window.h;
+  const Dim reach = (conv.kernel - 1) * conv.dilation + 1;
+  return {.in = conv.in,
+          .out = pool.out,
+          .kernel = (pool.kernel - 1) * conv.stride + reach,
+          .stride = conv.stride * pool.stride,
+          .dilation = 1,
+          .before = conv.before,
+          .after = conv.after};
+}
+ImageRule conv2d_pool_rule(const Call& call) {
+  if (call.images != 1) return {};
+  return {ImageRule::gathers, both(conv2d_pool_form(call.in, call.attrs))};
+}
+ImageRule conv2d_pool_weight_gradient_rule(const Call& call) {
+  if (call.images != 7) return {};
+  return {ImageRule::sums, both(conv2d_pool_weight_gradient_form(call.in, call.attrs)), 4};
+}
+
 ImageRule matmul_rule(const Call& call) {
   const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
   const bool plain = call.in.size() == 2 && call.attrs.text("activation", "none") == "none";
@@ -202,6 +224,8 @@ constexpr Entry kRules[] = {
     {"conv2d_weight_gradient", conv2d_weight_gradient_rule},
     {"max_pool", max_pool_rule},
     {"max_pool_gradient", max_pool_gradient_rule},
+    {"conv2d_pool", conv2d_pool_rule},
+    {"conv2d_pool_weight_gradient", conv2d_pool_weight_gradient_rule},
     {"matmul", matmul_rule},
 };
 

@@ -104,14 +104,15 @@ class Walk {
     for (ValueId in : node.in)
       if (is(in, Role::owned)) at.add(spans_[index(in)]);
     if (at.empty()) return;
-    // A weight gradient: operand 0 has the rows that the window reads, operand 1 those it is at.
+    // A weight gradient: operand 0 has the rows that the window reads, the others those it is at.
     const bool windowed = rule.kind == ImageRule::sums && rule.window.kernel > 0;
+    const bool owned_read = windowed && is(node.in[0], Role::owned);
     for (size_t i = 0; i < node.in.size(); ++i) {
       if (!is(node.in[i], Role::image)) continue;
-      if (!windowed)
-        need(node.in[i], at);
+      if (owned_read)
+        need(node.in[i], reading(rule.window, at));
       else
-        need(node.in[i], i == 0 ? read_by(rule.window, at) : reading(rule.window, at));
+        need(node.in[i], windowed && i == 0 ? read_by(rule.window, at) : at);
     }
     if (rule.kind == ImageRule::gathers) at = reading(rule.window, at);
     if (rule.kind == ImageRule::scatters) at = read_by(rule.window, at);

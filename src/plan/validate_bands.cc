@@ -242,20 +242,20 @@ class BandReplay {
   void play_sums(const Node& node, const ImageRule& rule, RowMask owned) {
     require(owned != 0, "a sum counts rows that are not the band's own");
     const bool windowed = rule.window.kernel > 0;
-    const State* other = nullptr;
-    for (ValueId in : node.in)
-      if (state(in).kind == State::owned) other = &state(in);
+    size_t mine = 0;
+    while (state(node.in[mine]).kind != State::owned) ++mine;
     for (size_t i = 0; i < node.in.size(); ++i) {
       const State& s = state(node.in[i]);
       if (s.kind != State::image) continue;
       // Of a weight gradient, operand 0 has the finer rows.
-      const int64_t up = windowed && i > 0 ? rule.window.stride : 1,
-                    down = windowed && i == 0 ? rule.window.stride : 1;
+      const bool finer = windowed && i == 0 && mine > 0, coarser = windowed && i > 0 && mine == 0;
       for (size_t b = 0; b < bands(); ++b) {
-        require(s.starts[b] * up == other->starts[b] * down,
+        require(s.starts[b] * (coarser ? rule.window.stride : 1) ==
+                    state(node.in[mine]).starts[b] * (finer ? rule.window.stride : 1),
                 "bands of two images are not of the same rows");
         RowSpan at = support(node, b);
-        if (windowed) at = inside(s, b, i == 0 ? window_of(rule.window, at) : at_of(rule.window, at));
+        if (finer) at = inside(s, b, window_of(rule.window, at));
+        if (coarser) at = inside(s, b, at_of(rule.window, at));
         require(at.within(s.spans[b]), "the halo is too small: a sum meets rows that are not right");
       }
     }

@@ -23,8 +23,9 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset = struct.unpack("<qQddqq", bytes(raw[:48].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset}
+    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+            "band": band}
 
 
 # ---- convolution and pooling
@@ -270,6 +271,15 @@ def adam(attrs, w, m, v, g, params):
     return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
 
 
+def own_rows(attrs, x, params):
+    if "starts" not in attrs:
+        return x
+    band, out = step_params(params)["band"], np.zeros_like(x)
+    first, last = (attrs["own"][band + i] - attrs["starts"][band] for i in (0, 1))
+    out[:, first:last] = x[:, first:last]
+    return out
+
+
 # ---- dropout
 
 
@@ -402,6 +412,7 @@ OPS = {
     "adam": adam,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "own_rows": own_rows,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
