@@ -1,7 +1,10 @@
 // Steps of image networks in bands: losses, metrics and all variables are those of whole images.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "backend/cpu/cpu_backend.h"
+#include "execute/pool.h"
 #include "model/layers.h"
 #include "op/functions.h"
 #include "plan/bands.h"
@@ -170,6 +173,87 @@ TEST(BandRun, EvaluatesWholeImages) {
   expect_equal_steps(
       trace(network, {.kind = StepKind::evaluate, .batch = 2, .metrics = {"accuracy"}}), 2, 3,
       1e-6);
+}
+
+// Predictions fill up band by band, bit for bit.
+TEST(BandRun, PredictsWholeImages) {
+  CpuBackend backend(2);
+  for (const char* name : {"valid", "pooled", "unet"})
+    for (int64_t count : {2, 3}) {
+      SCOPED_TRACE(std::string(name) + ", " + std::to_string(count) + " bands");
+      const Graph graph = trace(network_of(name, 96), {.kind = StepKind::predict, .batch = 2});
+      PlannedRun whole(prepare_as_is(graph, backend)), bands(prepare_bands(graph, backend, count));
+      fill_model(whole);
+      fill_model(bands);
+      fill_batch(whole, 2, 1);
+      fill_batch(bands, 2, 1);
+      whole.step();
+      bands.step_poisoned();
+      EXPECT_EQ(difference(graph, results(whole), results(bands)), "");
+    }
+}
+
+// Budgets from the whole step down to the least: every plan is what the pool said, fits, computes
+// the step, and is never faster with less memory.
+TEST(BandPool, HoldsWhatItPromises) {
+  CpuBackend backend(1);
+  KernelBook book(backend);
+  SearchMemo memo;
+  const Graph graph = trace(network_of("unet", 96), {});
+  const VariableLayout layout = layout_variables(graph.variables, backend.alignment());
+  const Pool pool = make_pool(graph, book, memo, layout, {});
+  EXPECT_EQ(pool.band_refusal, "");
+  PlannedRun whole(prepare_as_is(graph, backend));
+  fill_model(whole);
+  fill_batch(whole, 1, 1);
+  whole.step();
+  Bytes least = pool.entries.front().arena, least_whole = least;
+  std::set<int64_t> counts;
+  for (const PoolEntry& entry : pool.entries) {
+    Prepared prepared = build(graph, entry, book, layout);
+    ASSERT_EQ(prepared.plan.arena, entry.arena);
+    EXPECT_LE(pool.of(entry).floor, entry.arena);
+    EXPECT_EQ(entry.split, std::max<int64_t>(1, entry.bands));
+    least = std::min(least, entry.arena);
+    if (entry.bands == 0) least_whole = std::min(least_whole, entry.arena);
+    if (!counts.insert(entry.bands).second) continue;
+    prepared.kernels = book.kernels(prepared.graph);
+    PlannedRun run(std::move(prepared));
+    fill_model(run);
+    fill_batch(run, 1, 1);
+    run.step_poisoned();
+    EXPECT_LE(distance(whole, run), 1e-10) << entry.bands << " bands";
+    EXPECT_EQ(run.executor().used_bytes(), entry.arena);
+  }
+  EXPECT_GE(counts.size(), 3u);
+  EXPECT_LT(least, least_whole * 3 / 4);
+  double last = 1e300;
+  for (int i = 0; i <= 40; ++i) {
+    const Bytes budget = least + (pool.entries.front().arena - least) * i / 40;
+    double best = 1e300;
+    for (const PoolEntry& entry : pool.entries)
+      if (entry.arena <= budget) best = std::min(best, entry.ms);
+    EXPECT_LE(best, last);
+    last = best;
+  }
+  EXPECT_EQ(last, pool.entries.front().ms);
+}
+
+TEST(BandPool, TakesWhatWasAskedFor) {
+  CpuBackend backend(1);
+  KernelBook book(backend);
+  SearchMemo memo;
+  const Graph graph = trace(network_of("pooled", 37), {.batch = 2});
+  const VariableLayout layout = layout_variables(graph.variables, backend.alignment());
+  auto pool_of = [&](int64_t split) {
+    return make_pool(graph, book, memo, layout, {.split = split});
+  };
+  EXPECT_EQ(pool_of(2).entries.front().bands, 0);
+  EXPECT_EQ(pool_of(6).entries.front().bands, 3);
+  EXPECT_EQ(pool_of(6).entries.front().split, 6);
+  for (const PoolEntry& entry : pool_of(1).entries) EXPECT_EQ(entry.split, 1);
+  EXPECT_NE(error_of<UserError>([&] { pool_of(3); }).find("a multiple of it"), std::string::npos);
+  EXPECT_NE(error_of<UserError>([&] { pool_of(80); }).find("fewer bands"), std::string::npos);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "op/one_hot.h"
 #include "op/op.h"
 #include "op/own_rows.h"
+#include "op/place_rows.h"
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -69,6 +70,7 @@ std::span<const Op* const> catalogue() {
       &kAdam,
       &kAccumulate,
       &kOwnRows,
+      &kPlaceRows,
       &kAdd,
       &kSubtract,
       &kMultiply,

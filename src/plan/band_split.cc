@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "op/place_rows.h"
 #include "plan/bands.h"
 #include "plan/split.h"
 #include "plan/splitter.h"
@@ -77,16 +78,29 @@ class BandSplitter final : public Splitter {
       if (shape.size() > 1 && has_rows(out)) shape[1] = height(out);
       copy.attrs.set(name, std::move(shape));
     }
-    if (node.op != "own_rows" && node.op != "dropout" && node.op != "dropout_gradient") return;
-    if (!has_rows(out)) return;
-    copy.attrs.set("height", step_.height[index(out)]);
-    copy.attrs.set("starts", starts_of(out));
-    if (node.op != "own_rows") return;
+    const bool own = node.op == "own_rows";
+    if (has_rows(out) && (own || node.op == "dropout" || node.op == "dropout_gradient"))
+      set_rows(out, own, copy.attrs);
+  }
+
+  // Where bands lie among an image's rows, and which of them are whose.
+  void set_rows(ValueId id, bool with_own, Attrs& attrs) const {
+    const int64_t height = step_.height[index(id)];
+    attrs.set("height", height);
+    attrs.set("starts", starts_of(id));
+    if (!with_own) return;
     std::vector<int64_t> own;
-    for (int64_t row : bands_.own)
-      own.push_back(std::min(scaled(out, row), step_.height[index(out)]));
-    own.push_back(step_.height[index(out)]);
-    copy.attrs.set("own", std::move(own));
+    for (int64_t row : bands_.own) own.push_back(std::min(scaled(id, row), height));
+    own.push_back(height);
+    attrs.set("own", std::move(own));
+  }
+
+  // An image fills up band by band.
+  void keep(ValueId id) override {
+    if (is_outside(id)) return;
+    Node place{.op = kPlaceRows.name, .in = {body_operand(step_.params)}};
+    set_rows(id, true, place.attrs);
+    collect(id, std::move(place));
   }
 
   void finish(Loop& loop) const override {

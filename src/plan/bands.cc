@@ -62,15 +62,14 @@ class Walk {
     for (size_t n = 0; n < nodes.size(); ++n) {
       const Node& node = nodes[n];
       if (node.op == "own_rows") {
-        Span own{rows_at(node.out[0], begin), rows_at(node.out[0], end)};
-        const int64_t height = step_.height[index(node.out[0])];
-        if (edges_) own = {std::min(own.begin, height), last ? height : std::min(own.end, height)};
+        const Span own = own_rows(node.out[0], begin, end, last);
         spans_[index(node.out[0])].add(own);
         spans_[index(node.in[0])].add(own);
       } else {
         follow(node, rules_[n]);
       }
     }
+    for (ValueId id : step_.kept) spans_[index(id)].add(own_rows(id, begin, end, last));
     for (size_t n = nodes.size(); n-- > 0;) ask(nodes[n], rules_[n]);
     return spans_;
   }
@@ -79,6 +78,11 @@ class Walk {
   int64_t rows_at(ValueId id, int64_t input_row) const {
     const Ratio& pitch = step_.pitch[index(id)];
     return input_row * pitch.den / pitch.num;
+  }
+  Span own_rows(ValueId id, int64_t begin, int64_t end, bool last) const {
+    const Span own{rows_at(id, begin), rows_at(id, end)};
+    if (!edges_) return own;
+    return {std::min(own.begin, height(id)), last ? height(id) : std::min(own.end, height(id))};
   }
   bool is(ValueId id, Role role) const { return step_.role[index(id)] == role; }
 

@@ -39,6 +39,8 @@ struct ImageStep {
   std::vector<Role> role;
   std::vector<Ratio> pitch;     // of images and owned values
   std::vector<int64_t> height;  // their rows in the whole image
+  std::vector<ValueId> kept;    // images that the step keeps
+  ValueId params = -1;          // the input of step parameters
   int64_t rows = 0;             // of the first input's images
   int64_t align = 1;            // a band begins at multiples of it: every value at a row of its own
 };

@@ -35,14 +35,14 @@ class Marker {
   ImageStep run() {
     for (ValueId id : whole_.inputs) {
       const Value& value = whole_.values[index(id)];
-      if (value.meta == step_params_meta() && !value.rows) params_ = id;
+      if (value.meta == step_params_meta() && !value.rows) step_.params = id;
       if (!value.rows) continue;
       step_.role[index(id)] = image(value) ? Role::image : Role::sample;
       if (!image(value)) continue;
       step_.height[index(id)] = value.meta.shape[1];
       if (step_.rows == 0) step_.rows = value.meta.shape[1];
     }
-    if (step_.rows == 0 || params_ < 0)
+    if (step_.rows == 0 || step_.params < 0)
       throw UserError("[split] expected images (batch, height, width, ...) to cut into bands");
     for (const Node& node : whole_.nodes) visit(node);
     for (ValueId id : whole_.keep) check_kept(id);
@@ -51,7 +51,6 @@ class Marker {
 
  private:
   Role role(ValueId id) const { return step_.role[index(id)]; }
-  static bool of_sample(Role role) { return role >= Role::sample && role <= Role::part; }
 
   RowMask mask_of(const Node& node, std::initializer_list<Role> roles) const {
     RowMask mask = 0;
@@ -86,7 +85,7 @@ class Marker {
     step_.height.push_back(0);
     owned_.push_back(result);
     const int64_t height = step_.height[index(id)];
-    emit({.op = kOwnRows.name, .in = {id, params_}, .out = {result}, .path = path}, Role::owned,
+    emit({.op = kOwnRows.name, .in = {id, step_.params}, .out = {result}, .path = path}, Role::owned,
          height);
     return owned_[index(id)] = result;
   }
@@ -172,16 +171,20 @@ class Marker {
     emit(node, owned ? Role::owned : Role::image, height);
   }
 
-  void check_kept(ValueId id) const {
-    const bool input = whole_.values[index(id)].producer < 0;
-    if (!input && of_sample(role(id)))
-      throw UserError("[split] " + whole_.values[index(id)].path +
-                      ": a step that keeps an image cannot work it off in bands");
+  void check_kept(ValueId id) {
+    const Value& value = whole_.values[index(id)];
+    if (value.producer < 0 || !value.rows) return;
+    if (role(id) != Role::image)
+      throw UserError("[split] " + value.path +
+                      ": a step that keeps something of each sample that is no image, or made of "
+                      "gradients, cannot work it off in bands");
+    if (value.meta.shape.rank() < 2 || value.meta.shape[1] != step_.height[index(id)])
+      throw UserError("[split] " + value.path + ": expected an axis for the rows of a kept image");
+    step_.kept.push_back(id);
   }
 
   const Graph& whole_;
   ImageStep step_;
-  ValueId params_ = -1;
   std::vector<ValueId> owned_;  // per value: its owned form, or -1
   std::vector<bool> uniform_;   // made for all rows alike: only the owned form is read
 };

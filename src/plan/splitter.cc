@@ -136,18 +136,22 @@ void Splitter::copy_to_body(const Node& node) {
 
 // The sum lives outside; the term dies as soon as it is added.
 void Splitter::accumulate(ValueId id) {
-  if (!wanted_outside(id)) return;
+  if (wanted_outside(id)) collect(id, {.op = kAccumulate.name});
+}
+
+void Splitter::collect(ValueId id, Node add) {
   const Value& value = whole_.values[index(id)];
   const ValueId sum = body_variable(value.path, value.meta, value.category);
   const VariableId variable = loop_.body.values[index(sum)].variable;
-  Node add{.op = kAccumulate.name, .in = {sum, in_body_[index(id)]}, .path = value.path};
   const ValueId next = add_body({.meta = value.meta,
                                  .producer = static_cast<NodeId>(loop_.body.nodes.size()),
                                  .variable = variable,
                                  .version = 1,
                                  .category = value.category,
                                  .path = value.path});
-  add.out.push_back(next);
+  add.in.insert(add.in.begin(), {sum, in_body_[index(id)]});
+  add.out = {next};
+  add.path = value.path;
   loop_.body.variables[index(variable)].last = next;
   loop_.body.nodes.push_back(std::move(add));
   loop_.accumulated.push_back({next, add_outside(id)});
@@ -182,7 +186,7 @@ void Splitter::stack(ValueId id) {
 
 void Splitter::close_loop() {
   for (ValueId id : whole_.keep)
-    if (whole_.values[index(id)].rows) stack(id);
+    if (whole_.values[index(id)].rows) keep(id);
   Node node{.op = "loop", .path = "batch", .loop = 0};
   for (const auto* list : {&loop_.shared, &loop_.sliced, &loop_.params})
     for (const Loop::In& link : *list) node.in.push_back(link.outer);

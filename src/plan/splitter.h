@@ -32,6 +32,8 @@ class Splitter {
   // Attributes that hold the sizes of a whole step.
   virtual void adapt(const Node& node, Node& copy) const = 0;
   virtual void finish(Loop& loop) const = 0;
+  // A kept value that carries samples: by default the parts of all trips one behind the other.
+  virtual void keep(ValueId id) { stack(id); }
   [[noreturn]] virtual void refuse(const Node& node, const std::string& why) const = 0;
 
   const Graph& whole_;
@@ -39,17 +41,23 @@ class Splitter {
   std::vector<Part> part_;    // per value of the whole step
   std::vector<bool> summed_;  // per value: made in the body, summed over the trips
 
+  // What the body reads of the whole step.
+  ValueId body_operand(ValueId id);
+  // Hands a term of the body to a node `add`, whose operands are a variable that lives outside and
+  // starts at zero, the term, and those in `add`; the variable's last version is the whole's `id`.
+  void collect(ValueId id, Node add);
+  bool is_outside(ValueId id) const { return outside_[index(id)] >= 0; }
+  void stack(ValueId id);
+
  private:
   ValueId add_outside(ValueId id);
   void copy_sources();
   void copy_outside(const Node& node);
   ValueId add_body(Value value);
   ValueId body_variable(const std::string& path, const Meta& meta, Category category);
-  ValueId body_operand(ValueId id);
   void copy_to_body(const Node& node);
   void accumulate(ValueId id);
   bool wanted_outside(ValueId id) const;
-  void stack(ValueId id);
   void close_loop();
 
   std::vector<Part> node_part_;

@@ -95,6 +95,11 @@ class BandReplay {
       require(totals == 2, "a sum takes what is no term of one band");
       return;
     }
+    if (node.op == "place_rows") {
+      require(state(node.in[1]).kind == State::image, "a band of no image is kept");
+      own_of(node, state(node.in[1]));
+      return;
+    }
     if (totals) {
       require(get_op(node.op).additive && totals == (RowMask{1} << in.size()) - 1,
               "the term of one band is used for the sum");
@@ -137,26 +142,31 @@ class BandReplay {
     }
   }
 
-  // Each row of the image belongs to one band, where it is right.
   void play_own(const Node& node) {
     const State& x = state(node.in[0]);
-    const auto &starts = node.attrs.list("starts"), &own = node.attrs.list("own");
     require(x.has_rows(), "own rows of what has none");
+    State s{State::owned, x.rows, node.attrs.list("starts"), own_of(node, x)};
+    state(node.out[0]) = std::move(s);
+  }
+
+  // Each row of the image belongs to one band, where it is right.
+  std::vector<RowSpan> own_of(const Node& node, const State& x) const {
+    const auto &starts = node.attrs.list("starts"), &own = node.attrs.list("own");
     check_starts(starts);
     require(x.kind == State::uniform || x.starts == starts, "own rows are those of another image");
     require(own.size() == bands() + 1 && own.front() == 0 &&
                 own.back() == starts.back() + x.rows && std::is_sorted(own.begin(), own.end()),
             "own rows do not make up the image");
     require(node.attrs.integer("height") == own.back(), "an image has another height");
-    State s{State::owned, x.rows, starts, {}};
+    std::vector<RowSpan> spans;
     for (size_t b = 0; b < bands(); ++b) {
       const RowSpan mine{own[b] - starts[b], own[b + 1] - starts[b]};
       require(mine.within({0, x.rows}), "own rows lie outside of their band");
       if (x.kind != State::uniform)
         require(mine.within(x.spans[b]), "the halo is too small: own rows are not right");
-      s.spans.push_back(mine);
+      spans.push_back(mine);
     }
-    state(node.out[0]) = std::move(s);
+    return spans;
   }
 
   // Random masks count elements in the whole image.

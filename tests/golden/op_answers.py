@@ -280,6 +280,13 @@ def own_rows(attrs, x, params):
     return out
 
 
+def place_rows(attrs, whole, part, params):
+    p, out = step_params(params), whole.copy()
+    first, last, start = (*attrs["own"][p["band"] : p["band"] + 2], attrs["starts"][p["band"]])
+    out[p["row_offset"], first:last] = part[0, first - start : last - start]
+    return out
+
+
 # ---- dropout
 
 
@@ -413,6 +420,7 @@ OPS = {
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
     "own_rows": own_rows,
+    "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
