@@ -7,6 +7,7 @@
 #include "data/tensor_source.h"  // tensor_source
 #include "model/gpt.h"           // gpt, kGptTiny, ...
 #include "model/layers.h"        // Dense, Conv2D, ..., Input
+#include "model/vit.h"           // vit, kVitB16
 #include "op/functions.h"        // matmul, add, tanh, ...: what layers of your own are made of
 #include "report/plan_report.h"  // to_text, to_json of a PlanReport
 #include "tensor/tensor.h"       // Tensor, Shape, Dtype

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/gpt.h"
 #include "model/layers.h"
+#include "model/vit.h"
 
 namespace pl {
 namespace {
@@ -44,6 +45,8 @@ const std::vector<BuiltinModel>& builtin_models() {
        [](const Shape& input, int64_t classes) { return cnn(input, classes, 64); }},
       {"small-cnn", "mnist-cnn with Dense 128, for 64x64 colour images", Shape{64, 64, 3}, 10,
        [](const Shape& input, int64_t classes) { return cnn(input, classes, 128); }},
+      {"vit-b16", "ViT-B/16, 12 layers of width 768, 12 heads", Shape{224, 224, 3}, 1000,
+       [](const Shape& input, int64_t classes) { return vit_network(kVitB16, input, classes); }},
       gpt_entry<kGptTiny>("gpt-tiny", "GPT, 4 layers of width 256, 4 heads", 256),
       gpt_entry<kGpt2>("gpt2", "GPT-2, 12 layers of width 768, 12 heads", 1024),
       gpt_entry<kGpt2Medium>("gpt2-medium", "GPT-2, 24 layers of width 1,024, 16 heads", 1024),

@@ -45,6 +45,8 @@ struct MaxPooling2DOptions {
 LayerRef MaxPooling2D(Pair pool_size = 2, MaxPooling2DOptions options = {});
 
 LayerRef Flatten(std::string name = "");
+// Samples in another shape; one dimension may be -1, whatever is left.
+LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
 LayerRef Dropout(double rate, std::string name = "");
 LayerRef Activation(std::string activation, std::string name = "");
 
@@ -61,6 +63,14 @@ struct PositionalEmbeddingOptions {
   std::string name = "";
 };
 LayerRef PositionalEmbedding(PositionalEmbeddingOptions options = {});
+
+// x (T, D) behind a learned vector: (1 + T, D); and one position of x (T, D): (D,).
+struct ClassTokenOptions {
+  std::string token_initializer = "zeros";
+  std::string name = "";
+};
+LayerRef ClassToken(ClassTokenOptions options = {});
+LayerRef TakePosition(int64_t position, std::string name = "");
 
 // The Embedding's table once more, as a head: x (..., D) to logits (..., input_dim), without bias.
 // One variable; the gradients of both uses add up.

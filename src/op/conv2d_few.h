@@ -22,6 +22,11 @@ struct FewLine {
   Dim count, filters;
 };
 
+// What happens to a pooled element at the end.
+struct PoolEnd {
+  bool relu, masked;  // as in Conv2dPoolForm
+};
+
 // Chunks are groups of images, or strips of lines of one image where images are few.
 class FewWalk {
  public:

@@ -59,7 +59,7 @@ HWY_INLINE float rectified(float v) { return v <= 0.0f ? 0.0f : v; }
 
 // Maxima over a window of 2x2 at one output element.
 template <int vectors>
-void pool_four(const FewLine& l, const float* patch, const float* w, const float* bias, bool relu,
+void pool_four(const FewLine& l, const float* patch, const float* w, const float* bias, PoolEnd end,
                float* y, uint8_t* index) {
   const D d;
   const hn::RebindToSigned<D> di;
@@ -78,13 +78,17 @@ void pool_four(const FewLine& l, const float* patch, const float* w, const float
       best = hn::IfThenElse(larger, sum[p][v], best);
       where = hn::IfThenElse(hn::RebindMask(di, larger), hn::Set(di, p), where);
     }
-    hn::StoreU(relu ? rectified(best) : best, d, y + v * lanes);
+    if (end.masked) {
+      const auto passes = hn::RebindMask(di, hn::Gt(best, hn::Zero(d)));
+      where = hn::IfThenElse(passes, where, hn::Set(di, kNoPosition));
+    }
+    hn::StoreU(end.relu ? rectified(best) : best, d, y + v * lanes);
     hn::StoreU(hn::DemoteTo(du8, where), du8, index + v * lanes);
   }
 }
 
 // Any window, one filter.
-void pool_one(const FewLine& l, const float* patch, const float* w, const float* bias, bool relu,
+void pool_one(const FewLine& l, const float* patch, const float* w, const float* bias, PoolEnd end,
               float* y, uint8_t* index) {
   float best = 0;
   for (Dim p = 0; p < l.rows * l.cols; ++p) {
@@ -93,10 +97,11 @@ void pool_one(const FewLine& l, const float* patch, const float* w, const float*
     best = sum;
     *index = static_cast<uint8_t>(p);
   }
-  *y = relu ? rectified(best) : best;
+  *y = end.relu ? rectified(best) : best;
+  if (end.masked && !(best > 0)) *index = kNoPosition;
 }
 
-void pool_line(const FewLine& l, const float* w, const float* bias, bool relu, float* y,
+void pool_line(const FewLine& l, const float* w, const float* bias, PoolEnd end, float* y,
                uint8_t* index) {
   const Dim lanes = static_cast<Dim>(hn::Lanes(D()));
   for (Dim i = 0; i < l.count; ++i) {
@@ -105,11 +110,11 @@ void pool_line(const FewLine& l, const float* w, const float* bias, bool relu, f
     auto at = [&](const float* base) { return base ? base + o : nullptr; };
     if (l.rows == 2 && l.cols == 2) {
       for (; o + 2 * lanes <= l.filters; o += 2 * lanes)
-        pool_four<2>(l, patch, w + o, at(bias), relu, y + o, index + o);
+        pool_four<2>(l, patch, w + o, at(bias), end, y + o, index + o);
       for (; o + lanes <= l.filters; o += lanes)
-        pool_four<1>(l, patch, w + o, at(bias), relu, y + o, index + o);
+        pool_four<1>(l, patch, w + o, at(bias), end, y + o, index + o);
     }
-    for (; o < l.filters; ++o) pool_one(l, patch, w + o, at(bias), relu, y + o, index + o);
+    for (; o < l.filters; ++o) pool_one(l, patch, w + o, at(bias), end, y + o, index + o);
     y += l.filters;
     index += l.filters;
   }
@@ -200,13 +205,13 @@ std::unique_ptr<Kernel> conv2d_simd(const PrepareCall& call) {
 std::unique_ptr<Kernel> conv2d_pool_simd(const PrepareCall& call) {
   const Conv2dPoolForm f = conv2d_pool_form(call.in, call.attrs);
   if (call.in[0].dtype != Dtype::float32 || f.conv.batch == 0) return nullptr;
-  return walking(f, call.backend.threads(),
-                 [relu = f.conv.relu](const FewLine& line, const float* w, const float* bias,
-                                      void* const* out, Dim to) {
-                   HWY_DYNAMIC_DISPATCH(pool_line)
-                   (line, w, bias, relu, static_cast<float*>(out[0]) + to,
-                    static_cast<uint8_t*>(out[1]) + to);
-                 });
+  return walking(
+      f, call.backend.threads(),
+      [end = PoolEnd{f.conv.relu, f.masked}](const FewLine& line, const float* w, const float* bias,
+                                             void* const* out, Dim to) {
+        HWY_DYNAMIC_DISPATCH(pool_line)
+        (line, w, bias, end, static_cast<float*>(out[0]) + to, static_cast<uint8_t*>(out[1]) + to);
+      });
 }
 
 }  // namespace pl::cpu

@@ -83,6 +83,10 @@ std::vector<Case> cases() {
        {2, 9, 7, 1},
        {3, 3, 1, 40},
        {{"activation", relu}, {"pool_size", two}, {"pool_strides", two}}},
+      {"odd_masked",
+       {2, 9, 7, 1},
+       {3, 3, 1, 40},
+       {{"activation", relu}, {"masked", int64_t{1}}, {"pool_size", two}, {"pool_strides", two}}},
       {"same_colour",
        {2, 6, 8, 3},
        {3, 3, 3, 33},
@@ -125,7 +129,7 @@ std::vector<Sample> weight_gradient_samples() {
     const Shape y = infer({{Dtype::float32, c.x}, {Dtype::float32, c.w}}, c.attrs)[0].shape;
     Attrs attrs;
     for (const auto& [name, value] : c.attrs.entries())
-      if (name != "activation") attrs.set(name, value);
+      if (name != "activation" && name != "masked") attrs.set(name, value);
     attrs.set("kernel_shape", c.w.dims());
     if (c.bias) attrs.set("with_bias", int64_t{1});
     out.push_back({c.name,
@@ -165,8 +169,10 @@ bool conv2d_pool_fits(const Conv2dForm& conv, const MaxPoolForm& pool) {
 
 Conv2dPoolForm conv2d_pool_form(const Metas& in, const Attrs& attrs) {
   const Conv2dForm conv = conv2d_form(in, conv_attrs(attrs));
-  const Conv2dPoolForm f{conv, pool_form("conv2d_pool", conv, in, attrs)};
+  const Conv2dPoolForm f{conv, pool_form("conv2d_pool", conv, in, attrs),
+                         attrs.integer("masked", 0) != 0};
   expect_fitting("conv2d_pool", f, in, attrs);
+  if (f.masked && !conv.relu) reject("conv2d_pool", "relu with masked", in, attrs);
   return f;
 }
 

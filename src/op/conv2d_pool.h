@@ -17,9 +17,12 @@ extern const Op kConv2dPoolWeightGradient;  // x, index, dy -> dw, [db]
 // pool_padding.
 Attrs conv2d_pool_attrs(const Attrs& conv, const Attrs& pool);
 
+inline constexpr uint8_t kNoPosition = 255;  // such an element has no gradient
+
 struct Conv2dPoolForm {
   Conv2dForm conv;  // relu is applied behind the pool
   MaxPoolForm pool;
+  bool masked = false;  // attribute: the index is kNoPosition where relu lets nothing through
 };
 Conv2dPoolForm conv2d_pool_form(const Metas& in, const Attrs& attrs);                  // UserError
 Conv2dPoolForm conv2d_pool_weight_gradient_form(const Metas& in, const Attrs& attrs);  // UserError

@@ -48,6 +48,7 @@ std::unique_ptr<Kernel> forward(const Conv2dPoolForm& f, int threads) {
             index[i * filters + o] = static_cast<uint8_t>(p);
           }
           y[i * filters + o] = f.conv.relu && best <= T(0) ? T(0) : best;
+          if (f.masked && !(best > T(0))) index[i * filters + o] = kNoPosition;
         }
     });
   });

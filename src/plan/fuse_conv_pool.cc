@@ -2,10 +2,16 @@
 // gradients where the images need none (the first layer): the large image between them, and its
 // gradient, never exist.
 //
-//   (x, w, b) -> conv2d -> c -> max_pool -> q, i [-> relu -> p]     (x, w, b) -> conv2d_pool -> p,
-//   i (i, dq) -> max_pool_gradient -> dc                          => (x, dc) ->
-//   conv2d_weight_gradient -> dw, db                     (x, i, dq) -> conv2d_pool_
-//                                                                   weight_gradient -> dw, db
+//   (x, w, b) -> conv2d -> c; c -> max_pool -> q, i; q -> relu -> p
+//   (p, dp) -> relu_gradient -> dq; (i, dq) -> max_pool_gradient -> dc
+//   (x, dc) -> conv2d_weight_gradient -> dw, db
+//
+// becomes
+//
+//   (x, w, b) -> conv2d_pool -> p, i
+//   (x, i, dp) -> conv2d_pool_weight_gradient -> dw, db
+//
+// Where i names no position, relu let nothing through: its gradient needs no pass of its own.
 #include <algorithm>
 
 #include "op/conv2d_pool.h"
@@ -32,6 +38,11 @@ struct Fusion {
     if (producer < 0 || graph.nodes[index(producer)].op != op) return -1;
     return readers[index(id)].size() == 1 && !kept(id) ? producer : -1;
   }
+  // The node that alone reads `id`, if it is a call of `op`.
+  NodeId sole_reader(ValueId id, const char* op) const {
+    const auto& all = readers[index(id)];
+    return all.size() == 1 && !kept(id) && graph.nodes[index(all[0])].op == op ? all[0] : -1;
+  }
   bool kept(ValueId id) const {
     return std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
   }
@@ -50,11 +61,12 @@ struct Fusion {
                           max_pool_form(metas_of(graph, pool.in), pool.attrs)))
       return;
     Attrs attrs = conv2d_pool_attrs(conv.attrs, pool.attrs);
-    const auto& after = readers[index(pool.out[0])];
-    if (after.size() == 1 && !kept(pool.out[0]) && graph.nodes[index(after[0])].op == "relu") {
+    const NodeId relu = sole_reader(pool.out[0], "relu");
+    if (relu >= 0) {
       attrs.set("activation", std::string("relu"));
-      pool.out[0] = graph.nodes[index(after[0])].out[0];
-      dropped[index(after[0])] = true;
+      if (mask_by_index(relu, pool.out[1])) attrs.set("masked", int64_t{1});
+      pool.out[0] = graph.nodes[index(relu)].out[0];
+      dropped[index(relu)] = true;
     }
     pool.op = kConv2dPool.name;
     pool.attrs = std::move(attrs);
@@ -63,18 +75,37 @@ struct Fusion {
     dropped[index(producer)] = true;
   }
 
-  void backward(NodeId n) {
+  // Fuses the gradients of a rectified pool, if all that reads its index is the weight gradient of
+  // the convolution.
+  bool mask_by_index(NodeId relu, ValueId winners) {
+    const NodeId scatter = sole_reader(winners, kMaxPoolGradient.name);
+    if (scatter < 0) return false;
+    const ValueId dq = graph.nodes[index(scatter)].in[1];
+    const NodeId mask = sole_producer(dq, "relu_gradient");
+    const ValueId p = graph.nodes[index(relu)].out[0];
+    if (mask < 0 || graph.nodes[index(mask)].in[0] != p || graph.nodes[index(mask)].in[1] == p)
+      return false;
+    const NodeId gradient =
+        sole_reader(graph.nodes[index(scatter)].out[0], kConv2dWeightGradient.name);
+    if (gradient < 0 || !backward(gradient)) return false;
+    graph.nodes[index(gradient)].in[2] = graph.nodes[index(mask)].in[1];
+    dropped[index(mask)] = true;
+    return true;
+  }
+
+  bool backward(NodeId n) {
     Node& gradient = graph.nodes[index(n)];
     const NodeId producer = sole_producer(gradient.in[1], kMaxPoolGradient.name);
-    if (producer < 0 || !computable(gradient.in[0])) return;
+    if (producer < 0 || !computable(gradient.in[0])) return false;
     const Node& scatter = graph.nodes[index(producer)];
     if (!conv2d_pool_fits(conv2d_weight_gradient_form(metas_of(graph, gradient.in), gradient.attrs),
                           max_pool_gradient_form(metas_of(graph, scatter.in), scatter.attrs)))
-      return;
+      return false;
     gradient.op = kConv2dPoolWeightGradient.name;
     gradient.attrs = conv2d_pool_attrs(gradient.attrs, scatter.attrs);
     gradient.in = {gradient.in[0], scatter.in[0], scatter.in[1]};
     dropped[index(producer)] = true;
+    return true;
   }
 };
 

@@ -122,6 +122,8 @@ def pool_attrs(attrs):
 def conv2d_pool(attrs, x, w, bias=0.0):
     relu = attrs.get("activation") == "relu"
     y, index = max_pool(pool_attrs(attrs), conv2d(dict(attrs, activation="none"), x, w, bias))
+    if attrs.get("masked"):
+        index = np.where(y > 0, index, 255)
     return (np.maximum(y, 0) if relu else y), index
 
 
