@@ -1,6 +1,6 @@
 // What image_rows.cc says of an op, taken at its word on every sample: a row of an operand changes
-// no row of an output beyond the rule's, and where a rule calls an operand linear, the parts of that
-// operand, cut by rows, add up.
+// no row of an output beyond the rule's, and where a rule calls an operand linear, the parts of
+// that operand, cut by rows, add up.
 #include "op/image_rows.h"
 
 #include <gtest/gtest.h>
@@ -138,8 +138,8 @@ TEST(ImageRows, AreWhatTheRulesSay) {
         bool all = true;
         for (size_t i = 0; i < metas.size(); ++i)
           if (images >> i & 1)
-            all = all && metas[i].shape.rank() > 2 && metas[i].shape[1] > 1 &&
-                  metas[i].shape[0] > 0;
+            all =
+                all && metas[i].shape.rank() > 2 && metas[i].shape[1] > 1 && metas[i].shape[0] > 0;
         if (!all) continue;
         const ImageRule rule = image_rule(op->name, metas, attrs, images);
         if (rule.kind == ImageRule::mixes) continue;

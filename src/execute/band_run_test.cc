@@ -46,7 +46,8 @@ LayerRef head() { return Conv2D(5, 1, {.activation = "softmax"}); }
 Network network_of(const std::string& name, int64_t height) {
   const Shape image{height, name == "unet" ? 8 : 5, 2};
   if (name == "same") return chain(image, {conv(4, 3), conv(3, 5), head()});
-  if (name == "valid") return chain(image, {conv(4, Pair(3, 1), "valid"), conv(3, Pair(4, 2), "valid"), head()});
+  if (name == "valid")
+    return chain(image, {conv(4, Pair(3, 1), "valid"), conv(3, Pair(4, 2), "valid"), head()});
   if (name == "strided") return chain(image, {conv(4, 3, "same", 2), conv(3, 3), head()});
   if (name == "stride_three")
     return chain(image, {conv(4, 5, "same", 3), conv(3, Pair(2, 1), "valid", Pair(2, 1)), head()});
@@ -59,7 +60,8 @@ Network network_of(const std::string& name, int64_t height) {
   if (name == "dropout")
     return chain(image, {conv(4, 3), Dropout(0.25), MaxPooling2D(2), Dropout(0.5), head()});
   if (name == "norm")
-    return chain(image, {conv(4, 3), LayerNormalization(), Dense(5, {.activation = "gelu"}), head()});
+    return chain(image,
+                 {conv(4, 3), LayerNormalization(), Dense(5, {.activation = "gelu"}), head()});
   const Symbolic x = Input(image);
   if (name == "skip") {
     const Symbolic a = conv(4, 3)(x), b = conv(4, 3)(a);
@@ -139,11 +141,11 @@ TEST_P(BandTraining, IsThatOfWholeImages) {
 }
 
 const Case kCases[] = {
-    {"same", 29, {2, 3, 5}},       {"same", 16, {2}},          {"valid", 31, {2, 3, 5}},
-    {"strided", 33, {2, 3, 5}},    {"strided", 48, {2, 3, 5}}, {"stride_three", 97, {2, 3, 5}},
-    {"dilated", 26, {2, 3, 5}},    {"pooled", 37, {2, 3, 5}},  {"pooled", 36, {3}},
-    {"pooled_same", 37, {2, 3, 5}}, {"dropout", 23, {2, 3}},   {"norm", 14, {2, 3, 5}},
-    {"skip", 30, {2, 3, 5}},       {"unet", 128, {2, 3, 5}},
+    {"same", 29, {2, 3, 5}},        {"same", 16, {2}},          {"valid", 31, {2, 3, 5}},
+    {"strided", 33, {2, 3, 5}},     {"strided", 48, {2, 3, 5}}, {"stride_three", 97, {2, 3, 5}},
+    {"dilated", 26, {2, 3, 5}},     {"pooled", 37, {2, 3, 5}},  {"pooled", 36, {3}},
+    {"pooled_same", 37, {2, 3, 5}}, {"dropout", 23, {2, 3}},    {"norm", 14, {2, 3, 5}},
+    {"skip", 30, {2, 3, 5}},        {"unet", 128, {2, 3, 5}},
 };
 INSTANTIATE_TEST_SUITE_P(Networks, BandTraining, ::testing::ValuesIn(kCases), [](const auto& info) {
   return std::string(info.param.name) + "_" + std::to_string(info.param.height);

@@ -69,7 +69,10 @@ Executor::Bound Executor::bind(const Graph& graph, const Step& step, const Kerne
 Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
                                         const KernelSet& kernels) {
   check(loop.body.loops.empty() && loop.carried.empty(), "loops in loops are not run");
-  BoundLoop bound{.body = &loop.body, .trips = loop.trips, .samples = loop.samples, .bands = std::max<int64_t>(1, loop.bands)};
+  BoundLoop bound{.body = &loop.body,
+                  .trips = loop.trips,
+                  .samples = loop.samples,
+                  .bands = std::max<int64_t>(1, loop.bands)};
   for (const Step& step : plan.steps) bound.steps.push_back(bind(loop.body, step, kernels));
   for (Track& track : tracks_of(graph_, loop)) {
     bound.tracks.push_back(std::move(track.at));

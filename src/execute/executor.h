@@ -46,8 +46,8 @@ class Executor {
     int64_t trips, samples, bands;
     std::vector<Bound> steps;
     std::vector<Moving> moving;
-    std::vector<std::vector<Bytes>> tracks;  // per trip: bytes from where the first one has it
-    std::vector<std::pair<void*, Bytes>> sums;          // zero before the first trip
+    std::vector<std::vector<Bytes>> tracks;     // per trip: bytes from where the first one has it
+    std::vector<std::pair<void*, Bytes>> sums;  // zero before the first trip
     std::vector<std::pair<const void*, void*>> params;  // the step's parameters, and the trip's
     // Writes the trip's parameters, and its pointers into `bound`, a copy of the steps.
     void prepare(int64_t trip, std::vector<Bound>& bound) const;

@@ -182,7 +182,8 @@ void add_asked(PoolMaker& maker, const Graph& whole, int64_t parts) {
   if (batch % parts == 0) return maker.add_split(parts);
   if (parts % batch != 0)
     throw UserError("[split] expected a number of micro-batches that divides the batch of " +
-                    std::to_string(batch) + ", or a multiple of it for bands of each image, received " +
+                    std::to_string(batch) +
+                    ", or a multiple of it for bands of each image, received " +
                     std::to_string(parts));
   if (!maker.add_bands(mark_images(whole), parts / batch))
     throw UserError("[split] expected fewer bands: images have no room for " +

@@ -15,8 +15,8 @@ namespace pl {
 // What the planner may do.
 struct Switches {
   bool recompute = true;
-  // Into so many parts: micro-batches, or, for a multiple of the batch, bands of each sample's image
-  // rows. By default whatever serves.
+  // Into so many parts: micro-batches, or, for a multiple of the batch, bands of each sample's
+  // image rows. By default whatever serves.
   std::optional<int64_t> split;
   bool operator==(const Switches&) const = default;
 };
@@ -25,9 +25,9 @@ inline Switches only_unlimited() { return {.recompute = false, .split = 1}; }
 struct PoolEntry {
   int64_t split = 1;  // parts in all
   int64_t bands = 0;  // of each sample; 0: parts are whole samples
-  Drops drops;      // of the loop's body when split
-  Bytes arena = 0;  // bytes of the reservation, variables included
-  double ms = 0;    // predicted on this machine
+  Drops drops;        // of the loop's body when split
+  Bytes arena = 0;    // bytes of the reservation, variables included
+  double ms = 0;      // predicted on this machine
   Recomputed recomputed;
 };
 

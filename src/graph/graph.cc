@@ -50,7 +50,8 @@ void print_into(const Graph& graph, const std::string& indent, std::string& out)
       if (loop.bands > 0) out += " of " + std::to_string(loop.bands) + " bands";
       out += "\n";
       for (const Loop::In& link : loop.sliced)
-        if (!link.starts.empty()) out += indent + "    rows of " + id_text(link.body) + starts_text(link) + "\n";
+        if (!link.starts.empty())
+          out += indent + "    rows of " + id_text(link.body) + starts_text(link) + "\n";
       print_into(loop.body, indent + "    ", out);
     }
   }

@@ -40,8 +40,7 @@ std::vector<Sample> samples() {
     const int64_t height = own.back();
     return Attrs{{"height", height}, {"starts", std::move(starts)}, {"own", std::move(own)}};
   };
-  return {sample("all", {2, 5, 3}, {}),
-          sample("top", {1, 5, 3}, bands({0, 4}, {0, 4, 9})),
+  return {sample("all", {2, 5, 3}, {}), sample("top", {1, 5, 3}, bands({0, 4}, {0, 4, 9})),
           sample("inner", {1, 6, 7, 2}, bands({1, 4, 6}, {2, 5, 9, 12})),
           sample("none", {2, 3}, bands({2, 4}, {3, 3, 7}))};
 }

@@ -31,9 +31,7 @@ class BandSplitter final : public Splitter {
     const Ratio& pitch = step_.pitch[index(id)];
     return rows * pitch.den / pitch.num;
   }
-  int64_t height(ValueId id) const {
-    return step_.height[index(id)] - scaled(id, bands_.shift);
-  }
+  int64_t height(ValueId id) const { return step_.height[index(id)] - scaled(id, bands_.shift); }
 
   Part classify(const Node& node) override {
     Part part = Part::body;
@@ -63,7 +61,8 @@ class BandSplitter final : public Splitter {
   }
 
   std::vector<int64_t> starts_of(ValueId id) const override {
-    if (!has_rows(id)) refuse({.op = "input", .path = whole_.values[index(id)].path}, "has no rows");
+    if (!has_rows(id))
+      refuse({.op = "input", .path = whole_.values[index(id)].path}, "has no rows");
     std::vector<int64_t> starts;
     for (int64_t start : bands_.starts) starts.push_back(scaled(id, start));
     return starts;

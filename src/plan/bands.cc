@@ -188,8 +188,8 @@ std::optional<Bands> find_bands(const ImageStep& step, int64_t count) {
   if (bands.shift <= 0) return std::nullopt;
   for (int64_t b = 0; b < count; ++b) {
     bands.starts.push_back(start_of(b, count, bands.shift, step.align));
-    if (b > 0 && bands.starts[index(static_cast<int>(b))] <=
-                     bands.starts[index(static_cast<int>(b) - 1)])
+    if (b > 0 &&
+        bands.starts[index(static_cast<int>(b))] <= bands.starts[index(static_cast<int>(b) - 1)])
       return std::nullopt;
     bands.own.push_back(b == 0 ? 0 : bands.starts.back() + halo.above);
   }
@@ -215,7 +215,8 @@ std::vector<int64_t> band_choices(const ImageStep& step) {
   const int64_t around = halo.above + halo.below;
   std::vector<int64_t> choices;
   int64_t last = step.rows;
-  for (int64_t count = 2; count <= step.rows / step.align; count += std::max<int64_t>(1, count / 2)) {
+  for (int64_t count = 2; count <= step.rows / step.align;
+       count += std::max<int64_t>(1, count / 2)) {
     const int64_t rows = step.rows - largest_shift(step.rows, count, halo, step.align);
     if (rows >= step.rows || (rows - around) * kLeastOwn < around) break;
     if (rows * kLeastSaved > last * (kLeastSaved - 1)) break;

@@ -85,8 +85,8 @@ class Marker {
     step_.height.push_back(0);
     owned_.push_back(result);
     const int64_t height = step_.height[index(id)];
-    emit({.op = kOwnRows.name, .in = {id, step_.params}, .out = {result}, .path = path}, Role::owned,
-         height);
+    emit({.op = kOwnRows.name, .in = {id, step_.params}, .out = {result}, .path = path},
+         Role::owned, height);
     return owned_[index(id)] = result;
   }
 

@@ -86,10 +86,8 @@ ValueId Splitter::body_operand(ValueId id) {
   const Value& value = whole_.values[index(id)];
   ValueId result;
   if (value.rows) {  // an input: trip i reads its part
-    result = add_body({.meta = part_meta(id),
-                       .category = value.category,
-                       .rows = true,
-                       .path = value.path});
+    result = add_body(
+        {.meta = part_meta(id), .category = value.category, .rows = true, .path = value.path});
     loop_.body.inputs.push_back(result);
     loop_.sliced.push_back({outside_[index(id)], result, starts_of(id)});
   } else if (step_params_value(value)) {  // a copy that says which samples the trip has

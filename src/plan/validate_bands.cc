@@ -22,7 +22,7 @@ struct State {
   Kind kind = fixed;
   int64_t rows = 0;             // of the band
   std::vector<int64_t> starts;  // image row of row 0, per band
-  std::vector<RowSpan> spans;     // per band
+  std::vector<RowSpan> spans;   // per band
   bool has_rows() const { return kind == uniform || kind == image || kind == owned; }
 };
 
@@ -154,8 +154,8 @@ class BandReplay {
     const auto &starts = node.attrs.list("starts"), &own = node.attrs.list("own");
     check_starts(starts);
     require(x.kind == State::uniform || x.starts == starts, "own rows are those of another image");
-    require(own.size() == bands() + 1 && own.front() == 0 &&
-                own.back() == starts.back() + x.rows && std::is_sorted(own.begin(), own.end()),
+    require(own.size() == bands() + 1 && own.front() == 0 && own.back() == starts.back() + x.rows &&
+                std::is_sorted(own.begin(), own.end()),
             "own rows do not make up the image");
     require(node.attrs.integer("height") == own.back(), "an image has another height");
     std::vector<RowSpan> spans;
@@ -239,8 +239,9 @@ class BandReplay {
       const RowSpan at = support(node, b);
       for (ValueId in : node.in)
         if (const State& s = state(in); s.kind == State::image)
-          require(at.within(s.spans[b]), "the halo is too small: a gradient meets rows that are "
-                                         "not right");
+          require(at.within(s.spans[b]),
+                  "the halo is too small: a gradient meets rows that are "
+                  "not right");
       RowSpan made = at;
       if (rule.kind == ImageRule::scatters) made = window_of(rule.window, at);
       if (rule.kind == ImageRule::gathers) made = at_of(rule.window, at);
@@ -266,7 +267,8 @@ class BandReplay {
         RowSpan at = support(node, b);
         if (finer) at = inside(s, b, window_of(rule.window, at));
         if (coarser) at = inside(s, b, at_of(rule.window, at));
-        require(at.within(s.spans[b]), "the halo is too small: a sum meets rows that are not right");
+        require(at.within(s.spans[b]),
+                "the halo is too small: a sum meets rows that are not right");
       }
     }
     set_sums(node);
@@ -277,9 +279,9 @@ class BandReplay {
     for (ValueId in : node.in) {
       const State& s = state(in);
       if (s.kind != State::owned || s.spans[b].empty()) continue;
-      all = all.empty() ? s.spans[b]
-                        : RowSpan{std::min(all.begin, s.spans[b].begin),
-                                std::max(all.end, s.spans[b].end)};
+      all = all.empty()
+                ? s.spans[b]
+                : RowSpan{std::min(all.begin, s.spans[b].begin), std::max(all.end, s.spans[b].end)};
     }
     return all;
   }

@@ -32,8 +32,8 @@ class SessionPlanner {
       Switches mine = switches;
       if (mine.split && *mine.split > 1 && &graph != &graphs_.front()) {
         const int64_t bands = *mine.split / std::max<int64_t>(1, samples_of(graphs_.front()));
-        mine.split = bands > 1 ? bands * samples_of(graph)
-                               : nearest_split(samples_of(graph), *mine.split);
+        mine.split =
+            bands > 1 ? bands * samples_of(graph) : nearest_split(samples_of(graph), *mine.split);
       }
       pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, only));
     }
