@@ -13,7 +13,7 @@ namespace {
 struct Call {
   const Metas& in;
   const Attrs& attrs;
-  RowMask images;
+  RowMask images, terms;
   bool image(size_t i) const { return (images >> i) & 1; }
   RowMask all() const { return (RowMask{1} << in.size()) - 1; }
 };
@@ -233,12 +233,13 @@ constexpr Entry kRules[] = {
 
 bool ImageRule::linear_in(RowMask operands, size_t count) const {
   if (std::has_single_bit(operands) && (linear & operands)) return true;
-  return additive && operands == (RowMask{1} << count) - 1;
+  return operands == together || (additive && operands == (RowMask{1} << count) - 1);
 }
 
-ImageRule image_rule(std::string_view op, const Metas& in, const Attrs& attrs, RowMask images) {
+ImageRule image_rule(std::string_view op, const Metas& in, const Attrs& attrs, RowMask images,
+                     RowMask terms) {
   for (const Entry& entry : kRules)
-    if (entry.op == op) return entry.rule({in, attrs, images});
+    if (entry.op == op) return entry.rule({in, attrs, images, terms});
   return {};
 }
 

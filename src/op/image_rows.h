@@ -23,11 +23,14 @@ struct ImageRule {
   WindowAxis window = {};
   RowMask linear = 0;     // operands, in each of which alone the outputs are linear
   bool additive = false;  // linear in all operands together
+  RowMask together = 0;   // linear in these operands together
   bool linear_in(RowMask operands, size_t count) const;
 };
 
-// `images`: bit i says that operand i has image rows. Without any, only linearity is answered. Ops
-// that are not in the list of image_rows.cc mix.
-ImageRule image_rule(std::string_view op, const Metas& in, const Attrs& attrs, RowMask images);
+// `images`: bit i says that operand i has image rows. Without any, only linearity is answered.
+// `terms`: operands of which it will be asked whether the op is linear in them together. Ops that
+// are not in the list of image_rows.cc mix.
+ImageRule image_rule(std::string_view op, const Metas& in, const Attrs& attrs, RowMask images,
+                     RowMask terms = 0);
 
 }  // namespace pl

@@ -60,10 +60,10 @@ class Marker {
     return mask;
   }
 
-  ImageRule rule_of(const Node& node, RowMask images) const {
+  ImageRule rule_of(const Node& node, RowMask images, RowMask terms) const {
     Metas in;
     for (ValueId id : node.in) in.push_back(step_.graph.values[index(id)].meta);
-    return image_rule(node.op, in, node.attrs, images);
+    return image_rule(node.op, in, node.attrs, images, terms);
   }
 
   void emit(const Node& node, Role role, int64_t height = 0) {
@@ -120,7 +120,7 @@ class Marker {
   void visit_part(const Node& node) {
     const RowMask parts = mask_of(node, {Role::part});
     if (mask_of(node, {Role::image, Role::owned}) ||
-        !rule_of(node, 0).linear_in(parts, node.in.size()))
+        !rule_of(node, 0, parts).linear_in(parts, node.in.size()))
       refuse(node, "needs what is summed over all rows of an image");
     emit_sums(node);
   }
@@ -150,7 +150,7 @@ class Marker {
   void visit_image(Node node) {
     const RowMask images = mask_of(node, {Role::image, Role::owned});
     RowMask owned = mask_of(node, {Role::owned});
-    const ImageRule rule = rule_of(node, images);
+    const ImageRule rule = rule_of(node, images, owned);
     if (rule.kind == ImageRule::mixes) refuse(node, "mixes the rows of an image");
     if (owned && !rule.linear_in(owned, node.in.size()))
       refuse(node, "is not linear in a gradient");

@@ -106,7 +106,7 @@ class BandReplay {
       return set_all(node, {State::total, 0, {}, {}});
     }
     if (node.op == "own_rows") return play_own(node);
-    const ImageRule rule = image_rule(node.op, in, node.attrs, images);
+    const ImageRule rule = image_rule(node.op, in, node.attrs, images, owned | parts);
     if (parts) {
       require(!images && rule.linear_in(parts, in.size()), "the part of one band is used for all");
       return set_sums(node);
