@@ -54,10 +54,21 @@ void print_model(const BuiltinModel& model, const Network& network) {
   for (const auto& call : network.calls())
     std::fprintf(out, "  %-20s %-20s %-16s %12lld\n", call.layer->name.c_str(), call.layer->kind(),
                  dims_text(call.shape).c_str(), static_cast<long long>(call.layer->parameters()));
-  std::fprintf(out, "  %-20s %-20s %-16s %12lld\n\n", "total", "", "",
-               static_cast<long long>(network.parameters()));
+  int64_t fixed = 0;
   for (const auto& weight : network.weights())
-    std::fprintf(out, "  %-28s %s\n", weight.path.c_str(), weight.shape.text().c_str());
+    if (!weight.trainable) fixed += weight.shape.elements();
+  auto total = [&](const char* what, int64_t count) {
+    std::fprintf(out, "  %-20s %-20s %-16s %12lld\n", what, "", "", static_cast<long long>(count));
+  };
+  total("total", network.parameters());
+  if (fixed > 0) {
+    total("trainable", network.parameters() - fixed);
+    total("non-trainable", fixed);
+  }
+  std::fprintf(out, "\n");
+  for (const auto& weight : network.weights())
+    std::fprintf(out, "  %-28s %s%s\n", weight.path.c_str(), weight.shape.text().c_str(),
+                 weight.trainable ? "" : "  non-trainable");
 }
 
 }  // namespace

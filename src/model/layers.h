@@ -84,6 +84,22 @@ struct LayerNormalizationOptions {
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
 
+// Channels along the last axis. While training, with the moments of the whole batch, whatever the
+// budget; else with moving averages of them, which no optimiser touches.
+struct BatchNormalizationOptions {
+  int64_t axis = -1;
+  double momentum = 0.99;
+  double epsilon = 1e-3;
+  bool center = true;  // a beta
+  bool scale = true;   // a gamma
+  std::string beta_initializer = "zeros";
+  std::string gamma_initializer = "ones";
+  std::string moving_mean_initializer = "zeros";
+  std::string moving_variance_initializer = "ones";
+  std::string name = "";
+};
+LayerRef BatchNormalization(BatchNormalizationOptions options = {});
+
 // Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
 // self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
 struct MultiHeadAttentionOptions {

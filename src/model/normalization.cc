@@ -2,6 +2,7 @@
 #include "model/initializer.h"
 #include "model/layers.h"
 #include "op/functions.h"
+#include "op/recorder.h"
 
 namespace pl {
 namespace {
@@ -41,7 +42,75 @@ class LayerNormalizationLayer final : public Layer {
   LayerNormalizationOptions options_;
 };
 
+void expect_between(const char* what, double value, bool fits, const char* range) {
+  if (!fits)
+    throw UserError("[BatchNormalization] " + std::string(what) + ": expected a number " + range +
+                    ", received " + std::to_string(value));
+}
+
+class BatchNormalizationLayer final : public Layer {
+ public:
+  explicit BatchNormalizationLayer(BatchNormalizationOptions options)
+      : options_(std::move(options)) {
+    expect_between("momentum", options_.momentum, options_.momentum >= 0 && options_.momentum <= 1,
+                   "from 0 to 1");
+    expect_between("epsilon", options_.epsilon, options_.epsilon > 0 && options_.epsilon < 1,
+                   "between 0 and 1");
+    for (const auto* initializer :
+         {&options_.beta_initializer, &options_.gamma_initializer,
+          &options_.moving_mean_initializer, &options_.moving_variance_initializer})
+      check_initializer(*initializer);
+    name = options_.name;
+  }
+  const char* kind() const override { return "BatchNormalization"; }
+
+  Shape build(const std::vector<Shape>& in) override {
+    if (in.size() != 1 || in[0].rank() < 1)
+      throw UserError("expected one input with channels along its last axis, received " +
+                      (in.empty() ? "nothing" : in[0].text()));
+    // Keras counts the batch as axis 0.
+    if (options_.axis != -1 && options_.axis != in[0].rank())
+      throw UserError("expected axis -1, the last (channels_last), received " +
+                      std::to_string(options_.axis) + " for " + in[0].text());
+    const Shape channels{in[0].back()};
+    if (!weights_.empty() && weights_[0].shape != channels)
+      throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
+                      " channels as in its first call, received " + in[0].text());
+    if (weights_.empty()) {
+      if (options_.scale) add_weight("gamma", channels, options_.gamma_initializer);
+      if (options_.center) add_weight("beta", channels, options_.beta_initializer);
+      add_weight("moving_mean", channels, options_.moving_mean_initializer, false);
+      add_weight("moving_variance", channels, options_.moving_variance_initializer, false);
+    }
+    return in[0];
+  }
+
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    size_t next = 0;
+    auto parameter = [&](bool exists, double otherwise) {
+      return exists ? call.weights[next++] : fill(Shape{x.shape().back()}, otherwise, x.dtype());
+    };
+    const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
+    const Tensor &moving_mean = call.weights[next], &moving_variance = call.weights[next + 1];
+    if (!call.training)
+      return batch_norm_apply(x, moving_mean, moving_variance, gamma, beta, options_.epsilon);
+    const BatchNormResult result = batch_norm(x, gamma, beta, options_.epsilon);
+    // A layer that is called twice moves them twice.
+    moving_statistics(last_version(moving_mean), last_version(moving_variance), result.mean,
+                      result.variance, options_.momentum);
+    return result.y;
+  }
+
+ private:
+  BatchNormalizationOptions options_;
+};
+
 }  // namespace
+
+LayerRef BatchNormalization(BatchNormalizationOptions options) {
+  return LayerRef(std::make_shared<BatchNormalizationLayer>(std::move(options)));
+}
 
 LayerRef LayerNormalization(LayerNormalizationOptions options) {
   return LayerRef(std::make_shared<LayerNormalizationLayer>(std::move(options)));

@@ -4,6 +4,8 @@
 #include "op/adam.h"
 #include "op/attention.h"
 #include "op/batch_matmul.h"
+#include "op/batch_norm.h"
+#include "op/batch_norm_gradient.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/causal_mask.h"
@@ -19,6 +21,7 @@
 #include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
+#include "op/moving_statistics.h"
 #include "op/one_hot.h"
 #include "op/op.h"
 #include "op/own_rows.h"
@@ -45,6 +48,14 @@ std::span<const Op* const> catalogue() {
       &kLayerNorm,
       &kLayerNormGradient,
       &kLayerNormParameterGradient,
+      &kBatchNorm,
+      &kBatchMoments,
+      &kBatchNormApply,
+      &kBatchNormAdd,
+      &kBatchNormGradient,
+      &kBatchNormReluGradient,
+      &kBatchNormAddReluGradient,
+      &kMovingStatistics,
       &kGelu,
       &kGeluGradient,
       &kLeakyRelu,

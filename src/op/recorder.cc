@@ -91,6 +91,14 @@ bool carries_rows(const Tensor& tensor) {
   return tensor.recorder()->graph().values[static_cast<size_t>(tensor.id())].rows;
 }
 
+Tensor last_version(const Tensor& variable) {
+  if (!variable.is_symbol()) return variable;
+  const Graph& graph = variable.recorder()->graph();
+  const VariableId id = graph.values[index(variable.id())].variable;
+  check(id >= 0, "the last version of what is not a variable");
+  return Tensor(variable.meta(), variable.recorder(), graph.variables[index(id)].last);
+}
+
 RecorderScope::RecorderScope(Recorder& recorder) : previous_(current_recorder) {
   current_recorder = &recorder;
 }

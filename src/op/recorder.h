@@ -41,6 +41,9 @@ class Recorder {
 // Whether dimension 0 counts the samples of the batch being traced. Values (eager) answer false.
 bool carries_rows(const Tensor& tensor);
 
+// The newest version of a traced variable, whichever version `variable` is; a value is its own.
+Tensor last_version(const Tensor& variable);
+
 // Puts a recorder in scope for ops without operands. Thread-local.
 class RecorderScope {
  public:

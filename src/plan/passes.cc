@@ -26,6 +26,10 @@ const std::vector<Pass>& passes() {
       {"relu-bits",
        "a bit per element instead of a rectified value whose sign alone the backward part reads",
        pass::store_relu_bits},
+      {"batch-norm",
+       "batch norm in two parts, and with it the addition and the relu behind it, forward and "
+       "backward",
+       pass::fuse_batch_norm},
       {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
        pass::fuse_relu},
       {"fuse-conv-pool",

@@ -33,6 +33,7 @@ void share_common_subexpressions(Graph&);
 void block_loss_head(Graph&);
 void move_relu_behind_pool(Graph&);
 void store_relu_bits(Graph&);
+void fuse_batch_norm(Graph&);
 void fuse_relu(Graph&);
 void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);

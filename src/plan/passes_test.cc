@@ -383,8 +383,8 @@ TEST(Passes, AreListedWithSummariesAndReported) {
   };
   run_passes(graph, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
-                                            "relu-behind-pool", "relu-bits", "fuse-conv-pool",
-                                            "gradient-onto", "early-update"}));
+                                            "relu-behind-pool", "relu-bits", "batch-norm",
+                                            "fuse-conv-pool", "gradient-onto", "early-update"}));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Small networks of transformer layers through the C++ face, against Keras's losses, accuracy and
-// predictions in float64. tests/golden/keras_layers.py made the answers and says what the networks
-// are for; weights and inputs come from the same counter hash.
+// Small networks of transformer and convolution layers through the C++ face, against Keras's
+// losses, accuracy and predictions in float64. tests/golden/keras_layers.py made the answers and
+// says what the networks are for; weights and inputs come from the same counter hash.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -69,6 +69,17 @@ Model causal_network() {
   return Model(x, Dense(4, {.activation = "softmax", .name = "head"})(c));
 }
 
+Model normed_network() {
+  const Symbolic x = Input({5, 4, 3});
+  const Symbolic c = Conv2D(7, 3, {.padding = "same", .use_bias = false, .name = "conv"})(x);
+  const Symbolic b = BatchNormalization({.momentum = 0.8, .epsilon = 1e-2, .name = "bn"})(c);
+  const Symbolic d =
+      Conv2D(3, 1, {.use_bias = false, .name = "point"})(Activation("relu", "act")(b));
+  const Symbolic e = BatchNormalization({.center = false, .scale = false, .name = "plain"})(d);
+  const Symbolic s = Activation("relu", "sum")(Add("add")({e, x}));
+  return Model(x, Dense(3, {.activation = "softmax", .name = "head"})(Flatten("flat")(s)));
+}
+
 void set_weights_like_keras(Model& model, const Json& paths) {
   std::vector<std::string> sorted;
   for (const Json& path : paths.as_array("paths")) sorted.push_back(path.as_string("path"));
@@ -76,14 +87,15 @@ void set_weights_like_keras(Model& model, const Json& paths) {
   for (const WeightInfo& weight : model.weights()) {
     const auto at = std::find(sorted.begin(), sorted.end(), weight.path);
     ASSERT_NE(at, sorted.end()) << weight.path << " is not a weight of Keras's network";
-    values.push_back(real(static_cast<uint32_t>(at - sorted.begin()), weight.meta.shape, -1,
-                          weight.path.ends_with("gamma") ? 1 : 0));
+    const bool scales = weight.path.ends_with("gamma") || weight.path.ends_with("moving_variance");
+    values.push_back(
+        real(static_cast<uint32_t>(at - sorted.begin()), weight.meta.shape, -1, scales ? 1 : 0));
   }
   ASSERT_EQ(values.size(), sorted.size());
   model.set_weights(values);
 }
 
-// Keras computes layer norms in float32 whatever the dtype is.
+// Keras computes norms in float32 whatever the dtype is.
 constexpr double kWithNorm = 1e-6, kWithoutNorm = 1e-9;
 
 void expect_agreement(size_t index, Model model, const Tensor& x, const Tensor& y,
@@ -126,6 +138,11 @@ TEST(KerasLayers, AttentionAcrossSequencesOfOtherSizes) {
 TEST(KerasLayers, CausalAttentionStepByStepAndConcatenateAlongPositions) {
   expect_agreement(2, causal_network(), real(kInputSalt, {kBatch, 4, 6}, 0),
                    integers(kLabelSalt, {kBatch, 8}, 4), kWithoutNorm);
+}
+
+TEST(KerasLayers, BatchNormalizationWhileTrainingAndByMovingAverages) {
+  expect_agreement(3, normed_network(), real(kInputSalt, {kBatch, 5, 4, 3}, 0),
+                   integers(kLabelSalt, {kBatch}, 3), kWithNorm);
 }
 
 }  // namespace

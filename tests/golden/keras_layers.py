@@ -1,4 +1,4 @@
-"""Writes keras_layers.json: small networks of transformer layers as Keras trains them.
+"""Writes keras_layers.json: small networks of transformer and convolution layers as Keras trains them.
 
     python keras_layers.py        # with KERAS_BACKEND=jax and JAX_ENABLE_X64=1, which it sets itself
 
@@ -75,13 +75,30 @@ def causal_network():
     return keras.Model(x, y), 4, (BATCH, 8)
 
 
+def normed_network():
+    """BatchNormalization behind a convolution, before a relu, and without gamma and beta in a sum."""
+    x = layers.Input((5, 4, 3))
+    c = layers.Conv2D(7, 3, padding="same", use_bias=False, name="conv")(x)
+    b = layers.BatchNormalization(momentum=0.8, epsilon=1e-2, name="bn")(c)
+    r = layers.Activation("relu", name="act")(b)
+    d = layers.Conv2D(3, 1, use_bias=False, name="point")(r)
+    e = layers.BatchNormalization(center=False, scale=False, name="plain")(d)
+    s = layers.Activation("relu", name="sum")(layers.Add(name="add")([e, x]))
+    y = layers.Dense(3, activation="softmax", name="head")(layers.Flatten(name="flat")(s))
+    return keras.Model(x, y), 3, (BATCH,)
+
+
+def centre(path):
+    return 1.0 if path.endswith(("gamma", "moving_variance")) else 0.0
+
+
 def answer(build):
     keras.utils.clear_session()
     keras.config.set_floatx("float64")
     model, classes, label_shape = build()
     paths = sorted(v.path for v in model.weights)
     for v in model.weights:
-        v.assign(real(paths.index(v.path), v.shape, -1) + (1.0 if v.path.endswith("gamma") else 0.0))
+        v.assign(real(paths.index(v.path), v.shape, -1) + centre(v.path))
     shape = (BATCH, *model.input_shape[1:])
     if model.inputs[0].dtype == "int32":
         x = (hashes(INPUT_SALT, int(np.prod(shape))) % np.uint32(11)).astype(np.int32).reshape(shape)
@@ -113,7 +130,9 @@ def main():
         "made_by": "tests/golden/keras_layers.py",
         "keras": keras.__version__,
         "jax": jax.__version__,
-        "cases": [answer(b) for b in (tokens_network, cross_network, causal_network)],
+        "cases": [
+            answer(b) for b in (tokens_network, cross_network, causal_network, normed_network)
+        ],
     }
     path = pathlib.Path(__file__).with_suffix(".json")
     path.write_text(json.dumps(result, indent=1) + "\n")

@@ -240,6 +240,42 @@ def layer_norm_parameter_gradient(attrs, x, mean, rstd, dy):
     return (dy * (x - mean[..., None]) * rstd[..., None]).sum(over), dy.sum(over)
 
 
+def channel_axes(x):
+    return tuple(range(x.ndim - 1))
+
+
+def batch_norm(attrs, x, gamma, beta):
+    mean, variance = x.mean(channel_axes(x)), x.var(channel_axes(x))
+    return batch_norm_apply(attrs, x, mean, variance, gamma, beta), mean, variance
+
+
+def batch_norm_apply(attrs, x, mean, variance, gamma, beta, added=0.0):
+    y = (x - mean) / np.sqrt(variance + attrs["epsilon"]) * gamma + beta + added
+    return np.maximum(y, 0) if attrs.get("activation") == "relu" else y
+
+
+def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
+    r, over = 1 / np.sqrt(variance + attrs["epsilon"]), channel_axes(x)
+    n = (x - mean) * r
+    dx = gamma * r * (dy - dy.mean(over) - n * (dy * n).mean(over))
+    return dx, (dy * n).sum(over), dy.sum(over)
+
+
+def batch_norm_relu_gradient(attrs, x, mean, variance, gamma, dy, beta):
+    y = batch_norm_apply(attrs, x, mean, variance, gamma, beta)
+    return batch_norm_gradient(attrs, x, mean, variance, gamma, np.where(y > 0, dy, 0))
+
+
+def batch_norm_add_relu_gradient(attrs, x, mean, variance, gamma, dy, y):
+    masked = np.where(y > 0, dy, 0)
+    return batch_norm_gradient(attrs, x, mean, variance, gamma, masked) + (masked,)
+
+
+def moving_statistics(attrs, *operands):
+    m = attrs["momentum"]
+    return tuple(a * m + b * (1 - m) for a, b in zip(operands[:2], operands[2:]))
+
+
 def gelu(attrs, x):
     if attrs["approximate"]:
         return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
@@ -395,6 +431,14 @@ OPS = {
     "layer_norm": layer_norm,
     "layer_norm_gradient": layer_norm_gradient,
     "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
+    "batch_norm": batch_norm,
+    "batch_moments": lambda a, x: (x.mean(channel_axes(x)), x.var(channel_axes(x))),
+    "batch_norm_apply": batch_norm_apply,
+    "batch_norm_add": batch_norm_apply,
+    "batch_norm_gradient": batch_norm_gradient,
+    "batch_norm_relu_gradient": batch_norm_relu_gradient,
+    "batch_norm_add_relu_gradient": batch_norm_add_relu_gradient,
+    "moving_statistics": moving_statistics,
     "gelu": gelu,
     "gelu_gradient": gelu_gradient,
     "leaky_relu": lambda a, x: np.where(x > 0, x, a["alpha"] * x),

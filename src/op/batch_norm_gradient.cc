@@ -1,0 +1,139 @@
+#include "op/batch_norm_gradient.h"
+
+#include "op/batch_norm.h"
+#include "op/infer.h"
+
+namespace pl {
+namespace {
+
+// Inputs: x, mean, variance, gamma, dy. Outputs: dx, dgamma, dbeta.
+Metas infer_of(const char* op, size_t operands, const Metas& in, const Attrs& attrs) {
+  expect_operands(op, operands, operands, in, attrs);
+  expect_channels(op, in, attrs);
+  const Meta channels = channels_of(in[0]);
+  if (in[1] != channels || in[2] != channels || in[3] != channels || in[4] != in[0])
+    reject(op, "mean, variance and gamma " + channels.text() + ", and dy of x's shape", in, attrs);
+  if (in[0].elements() == 0) reject(op, "at least one sample", in, attrs);
+  if (!(attrs.real("epsilon", -1) >= 0)) reject(op, "epsilon >= 0", in, attrs);
+  return {in[0], channels, channels};
+}
+Metas infer(const Metas& in, const Attrs& attrs) {
+  return infer_of("batch_norm_gradient", 5, in, attrs);
+}
+
+// Behind dy comes beta.
+Metas relu_infer(const Metas& in, const Attrs& attrs) {
+  Metas out = infer_of("batch_norm_relu_gradient", 6, in, attrs);
+  if (in[5] != out[1]) reject("batch_norm_relu_gradient", "beta " + out[1].text(), in, attrs);
+  return out;
+}
+
+// Behind dy comes y, and behind dbeta the masked dy.
+Metas add_relu_infer(const Metas& in, const Attrs& attrs) {
+  Metas out = infer_of("batch_norm_add_relu_gradient", 6, in, attrs);
+  if (in[5] != in[0]) reject("batch_norm_add_relu_gradient", "y of x's shape", in, attrs);
+  out.push_back(in[0]);
+  return out;
+}
+
+Rows rows(const Attrs&, RowMask in) { return in ? Rows::mixes : Rows::none; }
+
+Cost cost(const Metas& in, const Metas& out, const Attrs&) {
+  Cost result = pointwise_cost(in, out, 0);
+  result.bytes += 2 * static_cast<double>(in[0].bytes());  // x and dy are read twice
+  result.flops = 10 * static_cast<double>(in[0].elements());
+  return result;
+}
+
+enum class Mask : uint8_t { none, x, y };
+Sample sample(const char* name, const Shape& shape, Mask mask, bool benchmark = false) {
+  const Meta x{Dtype::float32, shape}, c = channels_of(x);
+  Sample made{
+      name, {{x}, {c}, {c, Fill::positive}, {c}, {x}}, {{"epsilon", 1e-3}}, 4e-6, benchmark};
+  if (mask != Mask::none) made.in.push_back({mask == Mask::x ? c : x});
+  return made;
+}
+std::vector<Sample> samples() {
+  constexpr Mask mask = Mask::none;
+  return {sample("matrix", {5, 7}, mask),
+          sample("images", {2, 3, 5, 3}, mask),
+          sample("one_channel", {4, 3, 1}, mask),
+          sample("one_row", {1, 19}, mask),
+          sample("sixteen", {9, 5, 16}, mask),
+          sample("wide", {3, 1031}, mask),
+          sample("long", {700, 24}, mask),
+          sample("resnet18_b32", {32, 16, 16, 64}, mask, true),
+          sample("resnet18_b128", {128, 16, 16, 64}, mask, true),
+          sample("resnet18_deep", {32, 2, 2, 512}, mask, true),
+          sample("odd_channels", {32, 15, 15, 20}, mask, true)};
+}
+std::vector<Sample> masked_samples(Mask mask) {
+  return {sample("images", {2, 3, 5, 3}, mask),
+          sample("wide", {7, 1031}, mask),
+          sample("long", {300, 64}, mask),
+          sample("resnet18_b32", {32, 16, 16, 64}, mask, true),
+          sample("resnet18_deep", {32, 2, 2, 512}, mask, true),
+          sample("odd_channels", {32, 15, 15, 20}, mask, true)};
+}
+std::vector<Sample> relu_samples() { return masked_samples(Mask::x); }
+std::vector<Sample> add_relu_samples() { return masked_samples(Mask::y); }
+
+constexpr Variant kVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::batch_norm_gradient_simd},
+    {"reference", DeviceKind::cpu, cpu::batch_norm_gradient_reference},
+};
+constexpr Variant kReluVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::batch_norm_relu_gradient_simd},
+    {"reference", DeviceKind::cpu, cpu::batch_norm_relu_gradient_reference},
+};
+constexpr Variant kAddReluVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::batch_norm_add_relu_gradient_simd},
+    {"reference", DeviceKind::cpu, cpu::batch_norm_add_relu_gradient_reference},
+};
+constexpr InOut kInPlace[] = {{4, 0}, {0, 0}};
+// The masked dy is complete before dx is begun, and y is read for it alone.
+constexpr InOut kAddReluInPlace[] = {{4, 3}, {5, 3}, {4, 0}, {5, 0}, {0, 0}};
+
+}  // namespace
+
+const Op kBatchNormGradient{
+    .name = "batch_norm_gradient",
+    .summary = "gradients of batch_norm for its input, gamma and beta",
+    .infer = infer,
+    .in_place = kInPlace,
+    .rows = rows,
+    .variants = kVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+const Op kBatchNormReluGradient{
+    .name = "batch_norm_relu_gradient",
+    .summary = "batch_norm_gradient behind the gradient of a relu, whose sign comes from x",
+    .infer = relu_infer,
+    .in_place = kInPlace,
+    .rows = rows,
+    .variants = kReluVariants,
+    .cost = cost,
+    .samples = relu_samples,
+};
+
+const Op kBatchNormAddReluGradient{
+    .name = "batch_norm_add_relu_gradient",
+    .summary = "batch_norm_gradient behind those of a relu and of an addition",
+    .infer = add_relu_infer,
+    .in_place = kAddReluInPlace,
+    .rows = rows,
+    .variants = kAddReluVariants,
+    .cost = cost,
+    .samples = add_relu_samples,
+};
+
+BatchNormGradient batch_norm_gradient(const Tensor& x, const Tensor& mean, const Tensor& variance,
+                                      const Tensor& gamma, const Tensor& dy, double epsilon) {
+  const Tensors out =
+      apply(kBatchNormGradient, {x, mean, variance, gamma, dy}, {{"epsilon", epsilon}});
+  return {out[0], out[1], out[2]};
+}
+
+}  // namespace pl
