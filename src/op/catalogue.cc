@@ -27,7 +27,9 @@
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
 #include "op/op.h"
+#include "op/own_rows.h"
 #include "op/pad.h"
+#include "op/place_rows.h"
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -91,6 +93,8 @@ std::span<const Op* const> catalogue() {
       &kSgdMomentum,
       &kAdam,
       &kAccumulate,
+      &kOwnRows,
+      &kPlaceRows,
       &kAdd,
       &kSubtract,
       &kMultiply,

@@ -21,6 +21,9 @@ struct DropoutForm {
   Dim total, per_row;  // elements; per_row 0: there are no samples to count from
   double rate;
   uint64_t stream;
+  // Of a band of image rows: elements in a row, rows in the whole image, first row of each band.
+  Dim image_row = 0, height = 0;
+  std::vector<int64_t> starts = {};
   double factor() const { return 1 / (1 - rate); }
 };
 // What one step draws from: element i is kept when word base + i of the stream reaches the

@@ -31,8 +31,11 @@ class SessionPlanner {
           finest ? few_splits(samples_of(graph)) : std::vector<int64_t>{};
       // A split that was asked for is of the first signature's batch; smaller ones follow suit.
       Switches mine = switches;
-      if (mine.split && *mine.split > 1 && &graph != &graphs_.front())
-        mine.split = nearest_split(samples_of(graph), *mine.split);
+      if (mine.split && *mine.split > 1 && &graph != &graphs_.front()) {
+        const int64_t bands = *mine.split / std::max<int64_t>(1, samples_of(graphs_.front()));
+        mine.split =
+            bands > 1 ? bands * samples_of(graph) : nearest_split(samples_of(graph), *mine.split);
+      }
       pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, only));
     }
   }
@@ -119,6 +122,7 @@ class SessionPlanner {
     const PoolEntry& first = pools_[0].entries[point.entries[0]];
     point.ms = first.ms;
     point.split = first.split;
+    point.bands = first.bands;
     point.recomputed = first.recomputed;
     point.fixed = fixed(bill, point.arena);
   }
@@ -217,6 +221,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
     }
   result.floor = planner.floor();
   result.split_refusal = planner.pools().front().refusal;
+  result.band_refusal = planner.pools().front().band_refusal;
   result.arena = chosen.arena;
   result.fixed = chosen.fixed;
   result.ms = chosen.ms;

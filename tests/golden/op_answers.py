@@ -23,8 +23,9 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset = struct.unpack("<qQddqq", bytes(raw[:48].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset}
+    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+            "band": band}
 
 
 # ---- convolution and pooling
@@ -369,6 +370,22 @@ def adam(attrs, w, m, v, g, params):
     return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
 
 
+def own_rows(attrs, x, params):
+    if "starts" not in attrs:
+        return x
+    band, out = step_params(params)["band"], np.zeros_like(x)
+    first, last = (attrs["own"][band + i] - attrs["starts"][band] for i in (0, 1))
+    out[:, first:last] = x[:, first:last]
+    return out
+
+
+def place_rows(attrs, whole, part, params):
+    p, out = step_params(params), whole.copy()
+    first, last, start = (*attrs["own"][p["band"] : p["band"] + 2], attrs["starts"][p["band"]])
+    out[p["row_offset"], first:last] = part[0, first - start : last - start]
+    return out
+
+
 # ---- dropout
 
 
@@ -535,6 +552,8 @@ OPS = {
     "adam": adam,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "own_rows": own_rows,
+    "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
