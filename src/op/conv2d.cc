@@ -95,8 +95,7 @@ Tensors gradient(const GradientCall& call) {
   const bool bias = call.in.size() > 2 && call.wants(2);
   // Weights first: their gradient can be used up before the next layer's gradient exists.
   if (call.wants(1)) {
-    const auto result =
-        conv2d_weight_gradient(x, dy, w.shape(), bias, options, call.dtype_of(1));
+    const auto result = conv2d_weight_gradient(x, dy, w.shape(), bias, options, call.dtype_of(1));
     out[1] = result.dw;
     if (bias) out[2] = result.db;
   } else if (bias) {

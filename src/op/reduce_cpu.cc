@@ -39,10 +39,10 @@ struct Max {
   static T join(T a, T b) { return (a > b) | (a != a) ? a : b; }
 };
 
-constexpr Dim kRun = 4096;    // elements of a contiguous piece, rows of a column piece
+constexpr Dim kRun = 4096;     // elements of a contiguous piece, rows of a column piece
 constexpr Dim kColumns = 512;  // columns of a piece at most: long runs of a row are read at the
                                // speed of memory, short ones are not
-constexpr Dim kShort = 32;    // rows summed in T before they join the totals
+constexpr Dim kShort = 32;     // rows summed in T before they join the totals
 
 // x seen as (outer, reduced, inner). False when the reduced axes are not neighbours.
 struct Form {
