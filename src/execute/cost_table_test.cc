@@ -253,7 +253,7 @@ TEST(CostTable, LearnsTheStepsOfAPlan) {
   const Tensor x = r.input("x", {Dtype::float32, Shape{4}}, true);
   const Tensor y = r.input("y", {Dtype::float32, Shape{8}}, true);
   r.keep(tanh(x), "a");
-  r.keep(tanh(tanh(y)), "b");
+  r.keep(tanh(tanh(y)), "b");  // one node where chains are fused
   const PlannedRun run(r.take(), backend);
   CostTable table(1);
   const double times[] = {1, 2, 4};  // the last two are equal calls: 3 in the mean

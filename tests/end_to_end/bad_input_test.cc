@@ -37,7 +37,7 @@ void expect_refused(const Words& words, const std::string& part, int exit = 2) {
 TEST(BadUsage, OfTheCommandLineIsRefused) {
   const std::pair<Words, const char*> cases[] = {
       {{"plan", "nosuch"}, "mnist-cnn"},
-      {{"plan", "resnet50"}, "expected one of"},
+      {{"plan", "resnet-50"}, "expected one of"},
       {{"plan", ""}, "model"},
       {{"plan"}, "model"},
       {{"train"}, "model"},
