@@ -180,7 +180,7 @@ void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
   for (const InOut& pair : pairs)
     if (static_cast<size_t>(pair.in) < call.in_metas.size() &&
         call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
-        call.out_metas[static_cast<size_t>(pair.out)].bytes())
+            call.out_metas[static_cast<size_t>(pair.out)].bytes())
       trials.push_back({pair});
   if (op().next_version.size() > 1)
     trials.emplace_back(op().next_version.begin(), op().next_version.end());

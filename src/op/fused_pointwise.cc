@@ -25,7 +25,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   Shape shape;
   for (size_t i = 0; i < in.size(); ++i) {
     if (params[i] ? in[i] != step_params_meta()
-                  : cast[i] ? !is_castable(in[i].dtype) : in[i].dtype != dtype)
+        : cast[i] ? !is_castable(in[i].dtype)
+                  : in[i].dtype != dtype)
       reject(kName, "operands of the program's dtype, numbers to cast or step parameters", in,
              attrs);
     const Shape before = shape;
@@ -114,9 +115,9 @@ constexpr Variant kVariants[] = {
     {"reference", DeviceKind::cpu, cpu::fused_pointwise_reference},
 };
 // Operands are read before the result of a tile is written; those that broadcast are smaller.
-constexpr InOut kInPlace[kMostTileOperands] = {
-    {0, 0}, {1, 0}, {2, 0},  {3, 0},  {4, 0},  {5, 0},  {6, 0},  {7, 0},
-    {8, 0}, {9, 0}, {10, 0}, {11, 0}, {12, 0}, {13, 0}, {14, 0}, {15, 0}};
+constexpr InOut kInPlace[kMostTileOperands] = {{0, 0},  {1, 0},  {2, 0},  {3, 0}, {4, 0},  {5, 0},
+                                               {6, 0},  {7, 0},  {8, 0},  {9, 0}, {10, 0}, {11, 0},
+                                               {12, 0}, {13, 0}, {14, 0}, {15, 0}};
 
 }  // namespace
 

@@ -274,8 +274,7 @@ struct Tiles {
     });
   }
 
-  void drop(const TileStep& step, const void* params, Dim from, const T* x, T* y,
-            Dim count) const {
+  void drop(const TileStep& step, const void* params, Dim from, const T* x, T* y, Dim count) const {
     const DropoutForm form{total, step.made.rows ? per_row : 0, step.made.x,
                            static_cast<uint64_t>(step.made.stream)};
     DropoutMask mask = dropout_mask(form, params);
@@ -316,8 +315,7 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
                                                                       void* const* out, void*) {
     T* y = static_cast<T*>(out[0]);
     parallel_ranges(
-        threads, tiles.total, work,
-        [&](Dim begin, Dim end) { tiles.run(in, y, begin, end); }, 64);
+        threads, tiles.total, work, [&](Dim begin, Dim end) { tiles.run(in, y, begin, end); }, 64);
   });
   kernel->footprint += held;
   kernel->transient = stack;

@@ -70,16 +70,16 @@ void tile_of_two(TileOp op, double constant, const float* a, const float* b, flo
     case TileOp::relu_gradient:
       return run([=](V p, V q) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(p, zero), q); });
     default:  // leaky_relu_gradient
-      return run([=](V p, V q) HWY_ATTR {
-        return hn::IfThenElse(hn::Gt(p, zero), q, hn::Mul(alpha, q));
-      });
+      return run([=](V p, V q)
+                     HWY_ATTR { return hn::IfThenElse(hn::Gt(p, zero), q, hn::Mul(alpha, q)); });
   }
 }
 
 void tile_of_one(const TileInstruction& made, const float* a, float* y, Dim count) {
   const Floats d;
   const V one = hn::Set(d, 1.0f), zero = hn::Zero(d);
-  const V x = hn::Set(d, static_cast<float>(made.x)), offset = hn::Set(d, static_cast<float>(made.y));
+  const V x = hn::Set(d, static_cast<float>(made.x)),
+          offset = hn::Set(d, static_cast<float>(made.y));
   auto run = [&](const auto& f) HWY_ATTR { each(a, y, count, f); };
   switch (made.op) {
     case TileOp::negative:

@@ -16,9 +16,9 @@ namespace pl::test {
 namespace {
 
 TEST(TileProgram, PrintsAsItReads) {
-  for (const char* text :
-       {"add 0 1;tanh 2", "scale 0 0.1 -3e-300;divide 1 2",
-        "dropout 0 1 0.3333333333333333 -9223372036854775807 0;gelu 2 1", "cast 0;relu_gradient 1 2"}) {
+  for (const char* text : {"add 0 1;tanh 2", "scale 0 0.1 -3e-300;divide 1 2",
+                           "dropout 0 1 0.3333333333333333 -9223372036854775807 0;gelu 2 1",
+                           "cast 0;relu_gradient 1 2"}) {
     const auto program = parse_tile_program(text, 2);
     ASSERT_TRUE(program) << text;
     EXPECT_EQ(print(*program), text);
@@ -26,10 +26,9 @@ TEST(TileProgram, PrintsAsItReads) {
 }
 
 TEST(TileProgram, RefusesWhatIsNone) {
-  for (const char* text :
-       {"", "add 0", "add 0 2", "add 0 1 2", "add 0 1;", "nothing 0", "tanh -1", "tanh 0",
-        "scale 0 1;add 2 1", "add 0 1;add 2 4", "dropout 0 1 1 5 1", "add 0 1x", "cast 2;add 0 1",
-        "cast 0;add 0 1"})
+  for (const char* text : {"", "add 0", "add 0 2", "add 0 1 2", "add 0 1;", "nothing 0", "tanh -1",
+                           "tanh 0", "scale 0 1;add 2 1", "add 0 1;add 2 4", "dropout 0 1 1 5 1",
+                           "add 0 1x", "cast 2;add 0 1", "cast 0;add 0 1"})
     EXPECT_FALSE(parse_tile_program(text, 2)) << text;
   std::string longest = "add 0 1";
   for (int i = 2; i < kMostTileInstructions + 1; ++i) longest += ";tanh " + std::to_string(i);
@@ -47,8 +46,10 @@ TEST(FusedPointwise, SaysWhatItExpected) {
   CpuBackend backend(1);
   BackendScope scope(backend);
   const Tensor x({Dtype::float32, {2}});
-  const std::string error = error_of<UserError>([&] { fused_pointwise({x}, "add 0 1", Dtype::float32); });
-  EXPECT_NE(error.find("[fused_pointwise] expected a program over these operands"), std::string::npos)
+  const std::string error =
+      error_of<UserError>([&] { fused_pointwise({x}, "add 0 1", Dtype::float32); });
+  EXPECT_NE(error.find("[fused_pointwise] expected a program over these operands"),
+            std::string::npos)
       << error;
 }
 
@@ -110,7 +111,8 @@ TEST(FusedPointwise, TreatsNanZerosAndInfinitiesAsTheOpsDo) {
 // all others give the same bits.
 TEST(FusedPointwise, GivesTheSameBitsOnEveryTarget) {
   const std::string text =
-      "add 0 1;tanh 2;sigmoid 0;multiply 3 4;exp 5;gelu 6 0;scale 7 0.3 -0.1;divide 8 1;relu 9;sqrt 10";
+      "add 0 1;tanh 2;sigmoid 0;multiply 3 4;exp 5;gelu 6 0;scale 7 0.3 -0.1;divide 8 1;relu "
+      "9;sqrt 10";
   const auto program = parse_tile_program(text, 2);
   ASSERT_TRUE(program);
   constexpr Dim kCount = 1000;

@@ -38,10 +38,10 @@ struct Max {
   static T join(T a, T b) { return (a > b) | (a != a) ? a : b; }
 };
 
-constexpr Dim kRun = 4096;    // elements of a contiguous piece, rows of a column piece
+constexpr Dim kRun = 4096;     // elements of a contiguous piece, rows of a column piece
 constexpr Dim kColumns = 512;  // columns of a piece at most: long runs of a row are read at the
                                // speed of memory, short ones are not
-constexpr Dim kShort = 32;    // rows summed in T before they join the totals
+constexpr Dim kShort = 32;     // rows summed in T before they join the totals
 
 // x seen as (outer, reduced, inner). False when the reduced axes are not neighbours.
 struct Form {
@@ -153,7 +153,6 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
   using Total = typename R::Total;
   const Dim pieces = std::max<Dim>(1, (f.reduced + kRun - 1) / kRun);
   const Dim columns = columns_of(f, pieces, threads);
-  const Dim blocks = (f.inner + columns - 1) / columns;
   const Bytes workspace =
       pieces > 1 ? f.outer * pieces * f.inner * static_cast<Bytes>(sizeof(Total)) : 0;
   return make_kernel(
@@ -161,6 +160,7 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
         const T* x = static_cast<const T*>(in[0]);
         T* y = static_cast<T*>(out[0]);
         Total* parts = static_cast<Total*>(workspace);  // (outer, pieces, inner)
+        const Dim blocks = (f.inner + columns - 1) / columns;
         const Dim tasks = f.outer * pieces * blocks;
         parallel_ranges(threads, tasks, f.outer * f.reduced * f.inner, [&](Dim begin, Dim end) {
           for (Dim task = begin; task < end; ++task) {

@@ -53,8 +53,7 @@ std::optional<TileOp> op_named(std::string_view name) {
 }
 
 double constant(const Attrs& attrs, const char* name) {
-  if (std::string_view(name) == "approximate")
-    return static_cast<double>(attrs.integer(name, 0));
+  if (std::string_view(name) == "approximate") return static_cast<double>(attrs.integer(name, 0));
   return attrs.real(name, 0);
 }
 
@@ -79,8 +78,7 @@ class Words {
   template <class T>
   bool number(T& value) {
     const std::string_view digits = word();
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     return error == std::errc() && end == digits.data() + digits.size();
   }
   bool done() const { return text_.empty(); }
@@ -128,9 +126,7 @@ bool well_typed(const TileProgram& program) {
 
 }  // namespace
 
-bool is_castable(Dtype dtype) {
-  return dtype != Dtype::bfloat16 && dtype != Dtype::float16;
-}
+bool is_castable(Dtype dtype) { return dtype != Dtype::bfloat16 && dtype != Dtype::float16; }
 int operands_of(TileOp op) { return info(op).operands; }
 double flops_of(TileOp op) { return info(op).flops; }
 
@@ -178,8 +174,7 @@ std::optional<TileProgram> parse_tile_program(const std::string& text, int opera
       return std::nullopt;
     rest.remove_prefix(std::min(rest.size(), end + 1));
   }
-  if (program.code.empty() || !well_typed(program) ||
-      registers_of(program) > kMostTileRegisters)
+  if (program.code.empty() || !well_typed(program) || registers_of(program) > kMostTileRegisters)
     return std::nullopt;
   return program;
 }

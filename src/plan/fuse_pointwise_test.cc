@@ -145,8 +145,8 @@ TEST(FusePointwise, SumsAHundredTermsInAFractionOfTheMemory) {
     EXPECT_LT(after.nodes.size(), graph.nodes.size() / 10) << calls(print(after));
     for (const Node& node : after.nodes)
       if (node.op == kFusedPointwise.name) {
-        const auto program = parse_tile_program(node.attrs.text("program"),
-                                                static_cast<int>(node.in.size()));
+        const auto program =
+            parse_tile_program(node.attrs.text("program"), static_cast<int>(node.in.size()));
         ASSERT_TRUE(program);
         EXPECT_LE(program->code.size(), 64u);  // cut, not one program of hundreds
       }
@@ -206,38 +206,66 @@ class RandomChains {
     const int choice = numbers_.below(24);
     const bool flat = choice == 6 || choice == 7 || choice == 15;  // without a gradient
     switch (flat && differentiate_ ? 2 : choice) {
-      case 0: return push(add(a, b));
-      case 1: return push(subtract(b, a));
-      case 2: return push(multiply(a, b));
-      case 3: return push(divide(a, b));  // zeros do occur, so infinities and NaN as well
-      case 4: return push(maximum(a, b));
-      case 5: return push(minimum(b, a));
-      case 6: return push(multiply(a, greater_mask(a, b)));
-      case 7: return push(add(equal_mask(a, b), greater_equal_mask(b, a)));
-      case 8: return push(negative(a));
-      case 9: return push(exp(scale(a, 0.5)));
-      case 10: return push(log(abs(a)));
-      case 11: return push(sqrt(abs(a)));
-      case 12: return push(square(a));
-      case 13: return push(tanh(a));
-      case 14: return push(sigmoid(a));
-      case 15: return push(sign(a));
-      case 16: return push(scale(a, -1.5, 0.25));
-      case 17: return push(relu(a));
-      case 18: return push(leaky_relu(a, 0.125));
-      case 19: return push(gelu(a, numbers_.chance(0.5)));
-      case 20: return push(dropout(a, params_, 0.25, ++stream_));
-      case 21: return push(scale(matmul(a, weight({width_, width_})), 0.125));
-      case 22: return push(add(add(a, b), pick()));
-      default: return push(add(a, scale(reduce_sum(a, {1}, true), 0.125)));
+      case 0:
+        return push(add(a, b));
+      case 1:
+        return push(subtract(b, a));
+      case 2:
+        return push(multiply(a, b));
+      case 3:
+        return push(divide(a, b));  // zeros do occur, so infinities and NaN as well
+      case 4:
+        return push(maximum(a, b));
+      case 5:
+        return push(minimum(b, a));
+      case 6:
+        return push(multiply(a, greater_mask(a, b)));
+      case 7:
+        return push(add(equal_mask(a, b), greater_equal_mask(b, a)));
+      case 8:
+        return push(negative(a));
+      case 9:
+        return push(exp(scale(a, 0.5)));
+      case 10:
+        return push(log(abs(a)));
+      case 11:
+        return push(sqrt(abs(a)));
+      case 12:
+        return push(square(a));
+      case 13:
+        return push(tanh(a));
+      case 14:
+        return push(sigmoid(a));
+      case 15:
+        return push(sign(a));
+      case 16:
+        return push(scale(a, -1.5, 0.25));
+      case 17:
+        return push(relu(a));
+      case 18:
+        return push(leaky_relu(a, 0.125));
+      case 19:
+        return push(gelu(a, numbers_.chance(0.5)));
+      case 20:
+        return push(dropout(a, params_, 0.25, ++stream_));
+      case 21:
+        return push(scale(matmul(a, weight({width_, width_})), 0.125));
+      case 22:
+        return push(add(add(a, b), pick()));
+      default:
+        return push(add(a, scale(reduce_sum(a, {1}, true), 0.125)));
     }
   }
   Shape small_shape() {
     switch (numbers_.below(4)) {
-      case 0: return {};
-      case 1: return {1, width_};
-      case 2: return {1, 1};
-      default: return {width_};
+      case 0:
+        return {};
+      case 1:
+        return {1, width_};
+      case 2:
+        return {1, 1};
+      default:
+        return {width_};
     }
   }
   void push(const Tensor& tensor) {
@@ -258,9 +286,8 @@ class RandomChains {
 // All NaN are one: which of two NaN an addition passes on is the machine's choice.
 void make_one_nan(const Graph& graph, std::vector<std::string>& all) {
   for (size_t i = 0; i < all.size(); ++i) {
-    const Meta& shape = i < graph.keep.size()
-                            ? graph.values[index(graph.keep[i])].meta
-                            : graph.variables[i - graph.keep.size()].meta;
+    const Meta& shape = i < graph.keep.size() ? graph.values[index(graph.keep[i])].meta
+                                              : graph.variables[i - graph.keep.size()].meta;
     auto clean = [&]<class T>(T) {
       for (size_t at = 0; at + sizeof(T) <= all[i].size(); at += sizeof(T)) {
         T number;
@@ -331,7 +358,8 @@ TEST(FusePointwise, LowersTheLeastPlanOfSmallSteps) {
     Graph graph = RandomStep(seed, Dtype::float32, 4, 12).take();
     pass::drop_dead_code(graph);
     auto least = [](const Graph& g) {
-      const GraphProblem made = make_problem(g, std::vector<Facts>(g.nodes.size(), {.nominal_ms = 1}), 64);
+      const GraphProblem made =
+          make_problem(g, std::vector<Facts>(g.nodes.size(), {.nominal_ms = 1}), 64);
       return search(made.problem).back().bytes;
     };
     sum += static_cast<double>(least(fused(graph))) / static_cast<double>(least(graph));

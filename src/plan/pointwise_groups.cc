@@ -125,9 +125,9 @@ class Grouper {
       const ValueId in = node.in[i];
       if (!alike(in, sink) || group.has(value(in).producer)) continue;
       // What the forward part made is computed anew beside its reader in the backward part.
-      const bool anew = is_inlined(group, made_by(n)) || value(in).category != value(made_by(n)).category;
-      const double place =
-          anew ? group.place[n] - 1e-3 : static_cast<double>(value(in).producer);
+      const bool anew =
+          is_inlined(group, made_by(n)) || value(in).category != value(made_by(n)).category;
+      const double place = anew ? group.place[n] - 1e-3 : static_cast<double>(value(in).producer);
       const auto known = std::find_if(group.open.begin(), group.open.end(),
                                       [&](const Candidate& c) { return c.value == in; });
       if (known == group.open.end()) group.open.push_back({place, in});
@@ -157,8 +157,8 @@ class Grouper {
 
   PointwiseGroup grow(NodeId sink) {
     const int most =
-        std::min(kMostMembers, limits_.most_members.empty() ? kMostMembers
-                                                            : limits_.most_members[index(sink)]);
+        std::min(kMostMembers,
+                 limits_.most_members.empty() ? kMostMembers : limits_.most_members[index(sink)]);
     Growth group;
     group.members = {sink};
     group.place[sink] = sink;
@@ -231,7 +231,8 @@ class Grouper {
     emit(group, made_by(group.sink), need, number);
   }
 
-  int registers_needed(const PointwiseGroup& group, ValueId id, std::map<ValueId, int>& need) const {
+  int registers_needed(const PointwiseGroup& group, ValueId id,
+                       std::map<ValueId, int>& need) const {
     if (const auto known = need.find(id); known != need.end()) return known->second;
     if (std::find(group.operands.begin(), group.operands.end(), id) != group.operands.end())
       return need[id] = 0;

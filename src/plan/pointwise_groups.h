@@ -20,9 +20,9 @@ struct PointwiseGroup {
 
 // What grouping must leave alone; grows while a pass tries.
 struct GroupLimits {
-  std::set<ValueId> stored;            // values that are not computed in several groups
-  std::vector<int> most_members;       // per node: of the group it is the sink of
-  int most_large_operands = 4;         // that are as large as the result and not variables
+  std::set<ValueId> stored;       // values that are not computed in several groups
+  std::vector<int> most_members;  // per node: of the group it is the sink of
+  int most_large_operands = 4;    // that are as large as the result and not variables
 };
 
 std::vector<PointwiseGroup> group_pointwise(const Graph& graph, const GroupLimits& limits);

@@ -196,8 +196,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       graphs.begin(), graphs.end(),
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
-  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes,
-                         *result.memory);
+  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes, *result.memory);
   planner.make_pools(only_unlimited(), false);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
