@@ -179,7 +179,6 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
   using Element = std::conditional_t<std::is_same_v<In, Bfloat16>, float, In>;
   const Dim pieces = std::max<Dim>(1, (f.reduced + kRun - 1) / kRun);
   const Dim columns = columns_of(f, pieces, threads);
-  const Dim blocks = (f.inner + columns - 1) / columns;
   const Bytes workspace =
       pieces > 1 ? f.outer * pieces * f.inner * static_cast<Bytes>(sizeof(Total)) : 0;
   return make_kernel(
@@ -187,6 +186,7 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
         const In* x = static_cast<const In*>(in[0]);
         Out* y = static_cast<Out*>(out[0]);
         Total* parts = static_cast<Total*>(workspace);  // (outer, pieces, inner)
+        const Dim blocks = (f.inner + columns - 1) / columns;
         const Dim tasks = f.outer * pieces * blocks;
         parallel_ranges(threads, tasks, f.outer * f.reduced * f.inner, [&](Dim begin, Dim end) {
           for (Dim task = begin; task < end; ++task) {

@@ -69,8 +69,11 @@ std::vector<bool> needed_nodes(const Graph& graph) {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), before_(profile_of(graph)) {
+  explicit Fuser(const Graph& graph) : graph_(graph) {
     limits_.most_members.assign(graph.nodes.size(), std::numeric_limits<int>::max());
+    groups_ = group_pointwise(graph_, limits_);
+    if (groups_.empty()) return;
+    before_ = profile_of(graph);
     last_read_.assign(graph.values.size(), -1);
     for (size_t n = 0; n < graph.nodes.size(); ++n)
       for (ValueId in : graph.nodes[n].in)
@@ -82,7 +85,7 @@ class Fuser {
   // The graph with its chains fused; the graph itself if there is nothing to gain.
   Graph run() {
     for (int trial = 0; trial < kTrials; ++trial) {
-      groups_ = group_pointwise(graph_, limits_);
+      if (trial > 0) groups_ = group_pointwise(graph_, limits_);
       if (groups_.empty()) return graph_;
       fused_ = graph_;
       for (const PointwiseGroup& group : groups_)
