@@ -311,7 +311,11 @@ def batch_norm(attrs, x, gamma, beta):
 
 def batch_norm_apply(attrs, x, mean, variance, gamma, beta, added=0.0):
     y = (x - mean) / np.sqrt(variance + attrs["epsilon"]) * gamma + beta + added
-    return np.maximum(y, 0) if attrs.get("activation") == "relu" else y
+    return np.clip(y, 0, attrs.get("most")) if attrs.get("activation") == "relu" else y
+
+
+def let_through(attrs, y, dy):
+    return np.where((y > 0) & (y < attrs.get("most", np.inf)), dy, 0)
 
 
 def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
@@ -323,11 +327,11 @@ def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
 
 def batch_norm_relu_gradient(attrs, x, mean, variance, gamma, dy, beta):
     y = batch_norm_apply(attrs, x, mean, variance, gamma, beta)
-    return batch_norm_gradient(attrs, x, mean, variance, gamma, np.where(y > 0, dy, 0))
+    return batch_norm_gradient(attrs, x, mean, variance, gamma, let_through(attrs, y, dy))
 
 
 def batch_norm_add_relu_gradient(attrs, x, mean, variance, gamma, dy, y):
-    masked = np.where(y > 0, dy, 0)
+    masked = let_through(attrs, y, dy)
     return batch_norm_gradient(attrs, x, mean, variance, gamma, masked) + (masked,)
 
 
