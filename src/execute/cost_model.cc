@@ -86,13 +86,16 @@ Rates nominal_rates(int threads) {
   return {.matmul = {{5e5, 70e9 * shared}, {1e7, 100e9 * team}},
           .memory = {{256e3, 80e9 * team}, {4e6, 50e9 * team}, {64e6, 16e9 * shared}},
           .call_ms = 0.7e-3,
-          .team_ms = threads > 1 ? 2e-3 : 0};
+          .team_ms = threads > 1 ? 2e-3 : 0,
+          .narrow = 1.8};
 }
 
 double roofline_ms(const Rates& rates, const Op& op, const Cost& cost) {
   if (!op.alias.empty()) return 0;
   const Use use = use_of(op);
-  const double compute = cost.flops / (rate_at(rates.matmul, cost.flops) * use.compute);
+  // Loops of ours widen 16-bit operands and compute in float32.
+  const double faster = cost.narrow && use.call_ms > 0 ? rates.narrow : 1;
+  const double compute = cost.flops / (rate_at(rates.matmul, cost.flops) * use.compute * faster);
   const double memory = cost.bytes / (rate_at(rates.memory, cost.bytes) * use.memory);
   constexpr double kTeamWork = static_cast<double>(kParallelGrain);
   const bool team = cost.flops > kTeamWork || cost.bytes > kTeamWork * sizeof(float);
