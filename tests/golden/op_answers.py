@@ -23,8 +23,9 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset = struct.unpack("<qQddqq", bytes(raw[:48].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset}
+    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+            "band": band}
 
 
 # ---- convolution and pooling
@@ -311,7 +312,11 @@ def batch_norm(attrs, x, gamma, beta):
 
 def batch_norm_apply(attrs, x, mean, variance, gamma, beta, added=0.0):
     y = (x - mean) / np.sqrt(variance + attrs["epsilon"]) * gamma + beta + added
-    return np.maximum(y, 0) if attrs.get("activation") == "relu" else y
+    return np.clip(y, 0, attrs.get("most")) if attrs.get("activation") == "relu" else y
+
+
+def let_through(attrs, y, dy):
+    return np.where((y > 0) & (y < attrs.get("most", np.inf)), dy, 0)
 
 
 def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
@@ -323,11 +328,11 @@ def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
 
 def batch_norm_relu_gradient(attrs, x, mean, variance, gamma, dy, beta):
     y = batch_norm_apply(attrs, x, mean, variance, gamma, beta)
-    return batch_norm_gradient(attrs, x, mean, variance, gamma, np.where(y > 0, dy, 0))
+    return batch_norm_gradient(attrs, x, mean, variance, gamma, let_through(attrs, y, dy))
 
 
 def batch_norm_add_relu_gradient(attrs, x, mean, variance, gamma, dy, y):
-    masked = np.where(y > 0, dy, 0)
+    masked = let_through(attrs, y, dy)
     return batch_norm_gradient(attrs, x, mean, variance, gamma, masked) + (masked,)
 
 
@@ -367,6 +372,22 @@ def adam(attrs, w, m, v, g, params):
     m = b1 * m + (1 - b1) * g
     v = b2 * v + (1 - b2) * g * g
     return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
+
+
+def own_rows(attrs, x, params):
+    if "starts" not in attrs:
+        return x
+    band, out = step_params(params)["band"], np.zeros_like(x)
+    first, last = (attrs["own"][band + i] - attrs["starts"][band] for i in (0, 1))
+    out[:, first:last] = x[:, first:last]
+    return out
+
+
+def place_rows(attrs, whole, part, params):
+    p, out = step_params(params), whole.copy()
+    first, last, start = (*attrs["own"][p["band"] : p["band"] + 2], attrs["starts"][p["band"]])
+    out[p["row_offset"], first:last] = part[0, first - start : last - start]
+    return out
 
 
 # ---- dropout
@@ -467,6 +488,24 @@ def slice_gradient(attrs, dy):
     return dx
 
 
+CONSTANTS = {"scale": ["factor", "offset"], "leaky_relu": ["alpha"],
+             "leaky_relu_gradient": ["alpha"], "gelu": ["approximate"],
+             "gelu_gradient": ["approximate"], "dropout": ["rate", "stream", "rows"]}
+
+
+def fused_pointwise(attrs, *operands):
+    """Runs the program of src/op/tile_program.h one op after the other."""
+    values = list(operands)
+    for line in attrs["program"].split(";"):
+        name, *words = line.split(" ")
+        names = CONSTANTS.get(name, [])
+        ids = [int(word) for word in words[:len(words) - len(names)]]
+        numbers = [int(w) if n == "stream" else float(w) for n, w in zip(names, words[len(ids):])]
+        args = [values[i] for i in ids]
+        values.append(args[0] if name == "cast" else OPS[name](dict(zip(names, numbers)), *args))
+    return values[-1]
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -517,6 +556,8 @@ OPS = {
     "adam": adam,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "own_rows": own_rows,
+    "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
@@ -535,6 +576,7 @@ OPS = {
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
+    "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
     "reduce_max": reduction(np.max),
     "cast": cast,

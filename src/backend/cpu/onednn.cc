@@ -32,6 +32,17 @@ OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
   return desc;
 }
 
+dnnl_data_type_t onednn_type(Dtype dtype) {
+  check(dtype == Dtype::float32 || dtype == Dtype::bfloat16, "a dtype that oneDNN computes with");
+  return dtype == Dtype::bfloat16 ? dnnl_bf16 : dnnl_f32;
+}
+
+bool onednn_multiplies(Dtype dtype) {
+  const auto isa = static_cast<int>(dnnl_get_effective_cpu_isa());
+  constexpr auto kNeeded = static_cast<int>(dnnl_cpu_isa_avx512_core_bf16);
+  return dtype == Dtype::float32 || (dtype == Dtype::bfloat16 && (isa & kNeeded) == kNeeded);
+}
+
 OnednnAttr onednn_user_scratchpad() {
   OnednnAttr attr;
   onednn_check(dnnl_primitive_attr_create(attr.out()), "create attributes");

@@ -57,6 +57,10 @@ inline constexpr Bytes kMatmulLongRestFootprint =
 // A plain (strided) or, with format_any, library-chosen description. dims in oneDNN's order.
 OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
                        dnnl_data_type_t type = dnnl_f32);
+dnnl_data_type_t onednn_type(Dtype dtype);  // float32 or bfloat16
+// Whether the library multiplies this dtype at full speed here. bfloat16 without instructions for
+// it is left to float32 kernels (op/widen.h): the library's fallbacks are slow.
+bool onednn_multiplies(Dtype dtype);
 OnednnAttr onednn_user_scratchpad();
 
 // The layout in oneDNN's letters, "ABcd16b16a": part of the numerics key.
