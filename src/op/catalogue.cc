@@ -17,6 +17,7 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/fused_pointwise.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
@@ -26,7 +27,9 @@
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
 #include "op/op.h"
+#include "op/own_rows.h"
 #include "op/pad.h"
+#include "op/place_rows.h"
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -90,6 +93,8 @@ std::span<const Op* const> catalogue() {
       &kSgdMomentum,
       &kAdam,
       &kAccumulate,
+      &kOwnRows,
+      &kPlaceRows,
       &kAdd,
       &kSubtract,
       &kMultiply,
@@ -109,6 +114,7 @@ std::span<const Op* const> catalogue() {
       &kAbs,
       &kSign,
       &kScale,
+      &kFusedPointwise,
       &kReduceSum,
       &kReduceMax,
       &kCast,

@@ -197,6 +197,7 @@ const Op kConv2dPool{
     .summary = "conv2d over few channels and max_pool, optionally relu, in one pass",
     .infer = infer,
     .rows = rows,
+    .wide_operands = [](const Attrs&, size_t) -> RowMask { return 0b100; },  // the bias
     .variants = kVariants,
     .cost = cost,
     .samples = samples,

@@ -43,6 +43,9 @@ const std::vector<Pass>& passes() {
        pass::add_gradient_onto},
       {"early-update", "updates each variable as soon as its gradient is final",
        pass::update_early},
+      {"fuse-pointwise",
+       "chains of pointwise ops become one pass in tiles: what lies between them never exists",
+       pass::fuse_pointwise},
   };
   return list;
 }

@@ -40,6 +40,7 @@ void fuse_relu(Graph&);
 void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);
 void update_early(Graph&);
+void fuse_pointwise(Graph&);
 }  // namespace pass
 
 }  // namespace pl

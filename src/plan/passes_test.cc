@@ -382,10 +382,10 @@ TEST(Passes, AreListedWithSummariesAndReported) {
     EXPECT_GT(std::string(pass.summary).size(), 10u);
   };
   run_passes(graph, options);
-  EXPECT_EQ(seen,
-            (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
-                                      "fold-padding", "relu-behind-pool", "relu-bits", "batch-norm",
-                                      "fuse-conv-pool", "gradient-onto", "early-update"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
+                                            "fold-padding", "relu-behind-pool", "relu-bits",
+                                            "batch-norm", "fuse-conv-pool", "gradient-onto",
+                                            "early-update", "fuse-pointwise"}));
 }
 
 }  // namespace

@@ -23,8 +23,9 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset = struct.unpack("<qQddqq", bytes(raw[:48].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset}
+    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+            "band": band}
 
 
 # ---- convolution and pooling
@@ -373,6 +374,22 @@ def adam(attrs, w, m, v, g, params):
     return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
 
 
+def own_rows(attrs, x, params):
+    if "starts" not in attrs:
+        return x
+    band, out = step_params(params)["band"], np.zeros_like(x)
+    first, last = (attrs["own"][band + i] - attrs["starts"][band] for i in (0, 1))
+    out[:, first:last] = x[:, first:last]
+    return out
+
+
+def place_rows(attrs, whole, part, params):
+    p, out = step_params(params), whole.copy()
+    first, last, start = (*attrs["own"][p["band"] : p["band"] + 2], attrs["starts"][p["band"]])
+    out[p["row_offset"], first:last] = part[0, first - start : last - start]
+    return out
+
+
 # ---- dropout
 
 
@@ -471,6 +488,24 @@ def slice_gradient(attrs, dy):
     return dx
 
 
+CONSTANTS = {"scale": ["factor", "offset"], "leaky_relu": ["alpha"],
+             "leaky_relu_gradient": ["alpha"], "gelu": ["approximate"],
+             "gelu_gradient": ["approximate"], "dropout": ["rate", "stream", "rows"]}
+
+
+def fused_pointwise(attrs, *operands):
+    """Runs the program of src/op/tile_program.h one op after the other."""
+    values = list(operands)
+    for line in attrs["program"].split(";"):
+        name, *words = line.split(" ")
+        names = CONSTANTS.get(name, [])
+        ids = [int(word) for word in words[:len(words) - len(names)]]
+        numbers = [int(w) if n == "stream" else float(w) for n, w in zip(names, words[len(ids):])]
+        args = [values[i] for i in ids]
+        values.append(args[0] if name == "cast" else OPS[name](dict(zip(names, numbers)), *args))
+    return values[-1]
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -521,6 +556,8 @@ OPS = {
     "adam": adam,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "own_rows": own_rows,
+    "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
@@ -539,6 +576,7 @@ OPS = {
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
+    "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
     "reduce_max": reduction(np.max),
     "cast": cast,
