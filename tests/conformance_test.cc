@@ -22,6 +22,7 @@ constexpr unsigned char kNanPoison = 0xFF, kOtherPoison = 0x55;
 constexpr double kStep = 1e-5;  // of finite differences
 constexpr double kSlopeRelative = 1e-5, kSlopeAbsolute = 1e-7;
 constexpr double kAnswerTolerance = 1e-8;  // answers are stored with ten digits
+constexpr double kNarrowTolerance = 1e-2;  // of bfloat16, relative to the largest element
 constexpr int64_t kMostSlopes = 32;        // finite differences taken per input
 
 struct Case {
@@ -91,6 +92,7 @@ class Conformance : public testing::TestWithParam<Case> {
   void check_reference_against_answer(const Metas& out_metas, const GuardedResult& reference);
   void check_variant(const char* variant, const Metas& exact_metas, const GuardedResult& exact);
   void check_in_place(Call& call, const GuardedResult& apart);
+  void check_bfloat16();
   void check_gradient();
   void check_slopes(Call& call, const Tensors& cotangents, size_t input, const Tensor& gradient);
   void check_refusals();
@@ -171,6 +173,86 @@ void Conformance::check_variant(const char* variant, const Metas& exact_metas,
   check_in_place(call, first);
 }
 
+// The call with its reals rounded to bfloat16, but for what the op keeps in float32. `exact`: the
+// same numbers in float64.
+struct NarrowCall {
+  Call call;
+  Tensors exact;
+};
+
+NarrowCall narrow_call(const Op& op, const Sample& sample) {
+  NarrowCall result;
+  Call& call = result.call;
+  call.attrs = sample_attrs(sample, Dtype::bfloat16);
+  const Tensors values = sample_inputs(op, sample, Dtype::float32);
+  const RowMask kept = op.wide_operands ? op.wide_operands(sample.attrs, values.size()) : 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    call.in.push_back(values[i]);
+    result.exact.push_back(values[i]);
+    if (values[i].dtype() == Dtype::float32) {
+      const Shape& shape = values[i].shape();
+      const bool rounds = ((kept >> i) & 1) == 0;
+      if (rounds) call.in[i] = Tensor({Dtype::bfloat16, shape});
+      result.exact[i] = Tensor({Dtype::float64, shape});
+      for (int64_t k = 0; k < values[i].meta().elements(); ++k) {
+        const Bfloat16 rounded(values[i].data_as<float>()[k]);
+        if (rounds) call.in[i].data_as<Bfloat16>()[k] = rounded;
+        result.exact[i].data_as<double>()[k] = static_cast<double>(
+            rounds ? static_cast<float>(rounded) : values[i].data_as<float>()[k]);
+      }
+    }
+    call.in_metas.push_back(call.in[i].meta());
+  }
+  return result;
+}
+
+// Ops that take no bfloat16: what they update is float32 in every policy.
+bool refuses_bfloat16(const Op& op) { return !op.next_version.empty(); }
+
+void Conformance::check_bfloat16() {
+  SCOPED_TRACE("bfloat16");
+  NarrowCall narrow = narrow_call(op(), sample());
+  Call& call = narrow.call;
+  if (call.in_metas == sample_metas(sample(), Dtype::float32) &&
+      call.attrs == sample_attrs(sample(), Dtype::float32))
+    return;  // integers alone
+  if (refuses_bfloat16(op())) return;
+  call.out_metas = op().infer(call.in_metas, call.attrs);
+  Metas exact_in;
+  for (const Tensor& tensor : narrow.exact) exact_in.push_back(tensor.meta());
+  const Attrs exact_attrs = sample_attrs(sample(), Dtype::float64);
+  const Metas exact_out = op().infer(exact_in, exact_attrs);
+  auto reference_kernel = prepare(op(), {*backend_, exact_in, exact_out, exact_attrs}, reference());
+  const GuardedResult exact = run_guarded(*reference_kernel, narrow.exact, exact_out, kNanPoison);
+  std::vector<const char*> names = variants();
+  names.push_back("widened");
+  bool any = false;
+  for (const char* variant : names) {
+    SCOPED_TRACE(std::string("variant ") + variant);
+    call.kernel = prepare(op(), {*backend_, call.in_metas, call.out_metas, call.attrs}, variant);
+    if (!call.kernel) continue;
+    any = true;
+    const GuardedResult first = run_guarded(*call.kernel, call.in, call.out_metas, kNanPoison);
+    const GuardedResult again = run_guarded(*call.kernel, call.in, call.out_metas, kOtherPoison);
+    ASSERT_EQ(first.fault, "");
+    ASSERT_EQ(again.fault, "");
+    ASSERT_TRUE(first.out == again.out) << "a second run gave other bits";
+    for (size_t o = 0; o < call.out_metas.size(); ++o) {
+      const Meta& meta = call.out_metas[o];
+      const double tolerance =
+          is_floating(meta.dtype) ? kNarrowTolerance * largest(exact.out[o], exact_out[o]) : 0;
+      for (int64_t i = 0; i < meta.elements(); ++i) {
+        const double value = number_at(first.out[o], meta.dtype, static_cast<size_t>(i));
+        const double wanted = number_at(exact.out[o], exact_out[o].dtype, static_cast<size_t>(i));
+        ASSERT_TRUE(close(value, wanted, tolerance))
+            << "output " << o << "[" << i << "]: " << value << ", float64 " << wanted;
+      }
+    }
+    check_in_place(call, first);
+  }
+  EXPECT_TRUE(any) << "no kernel takes bfloat16";
+}
+
 // Each pair alone, where the sizes allow it; updates of variables also all at once.
 void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
   std::vector<InOut> pairs(op().in_place.begin(), op().in_place.end());
@@ -178,8 +260,9 @@ void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
   pairs.insert(pairs.end(), op().alias.begin(), op().alias.end());
   std::vector<std::vector<InOut>> trials;
   for (const InOut& pair : pairs)
-    if (call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
-        call.out_metas[static_cast<size_t>(pair.out)].bytes())
+    if (static_cast<size_t>(pair.in) < call.in_metas.size() &&
+        call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
+            call.out_metas[static_cast<size_t>(pair.out)].bytes())
       trials.push_back({pair});
   if (op().next_version.size() > 1)
     trials.emplace_back(op().next_version.begin(), op().next_version.end());
@@ -339,6 +422,7 @@ TEST_P(Conformance, Holds) {
   ASSERT_EQ(result.fault, "");
   check_reference_against_answer(exact.out_metas, result);
   for (const char* variant : variants()) check_variant(variant, exact.out_metas, result);
+  check_bfloat16();
   check_gradient();
   check_refusals();
 }

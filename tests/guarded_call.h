@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "op/op.h"
+#include "tensor/bfloat16.h"
 
 namespace pl::test {
 
@@ -98,6 +99,11 @@ inline double number_at(const std::vector<unsigned char>& bytes, Dtype dtype, si
       return read(float{});
     case Dtype::float64:
       return read(double{});
+    case Dtype::bfloat16: {
+      Bfloat16 value;
+      std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+      return static_cast<double>(static_cast<float>(value));
+    }
     case Dtype::int32:
       return read(int32_t{});
     case Dtype::int64:

@@ -17,7 +17,7 @@ struct RunOptions {
   bool batch_max = false;
   std::optional<Shape> input;
   std::optional<Bytes> memory;
-  Dtype dtype = Dtype::float32;
+  Policy dtype;
   std::string optimizer = "adam";
   std::optional<double> learning_rate;
   std::string data = "synthetic";

@@ -89,6 +89,7 @@ class Calibration {
   Rates run() {
     Rates rates;
     measure_overheads(rates);
+    measure_narrow(rates);
     const std::vector<Bytes> memory = footprints();
     for (size_t i = 0; i < std::max(memory.size(), std::size(kMatmulSides)); ++i) {
       if (i < std::size(kMatmulSides)) add_matmul(rates, kMatmulSides[i]);
@@ -132,6 +133,16 @@ class Calibration {
     const double alone = add_call(grain - 192).seconds();
     const double team = add_call(grain).seconds();
     rates.team_ms = 1e3 * std::max(0.0, team - alone / backend_.threads());
+  }
+
+  // How much faster a library multiplies bfloat16; slower where it has to be widened.
+  void measure_narrow(Rates& rates) {
+    constexpr int64_t kSide = 256;  // fits in the smallest buffer
+    auto seconds = [&](Dtype dtype) {
+      const Meta meta{dtype, Shape{kSide, kSide}};
+      return Call(backend_, "matmul", {meta, meta}, buffer_.data()).seconds();
+    };
+    rates.narrow = std::clamp(seconds(Dtype::float32) / seconds(Dtype::bfloat16), 0.25, 8.0);
   }
 
   void add_matmul(Rates& rates, int64_t side) {

@@ -26,6 +26,13 @@ constexpr std::array kUses{
     Use{"attention", 0.65, 1},
     Use{"attention_gradient", 0.65, 1},
     Use{"linear_cross_entropy", 0.5, 1, kLibraryMs},
+    Use{"batch_norm", 0.4, 1},
+    Use{"batch_moments", 0.4, 1},
+    Use{"batch_norm_apply", 0.4, 1},
+    Use{"batch_norm_add", 0.4, 1},
+    Use{"batch_norm_gradient", 0.4, 1},
+    Use{"batch_norm_relu_gradient", 0.4, 1},
+    Use{"batch_norm_add_relu_gradient", 0.4, 1},
     Use{"layer_norm", 0.16, 0.8},
     Use{"layer_norm_gradient", 0.25, 0.8},
     Use{"layer_norm_parameter_gradient", 0.1, 0.5},
@@ -79,13 +86,16 @@ Rates nominal_rates(int threads) {
   return {.matmul = {{5e5, 70e9 * shared}, {1e7, 100e9 * team}},
           .memory = {{256e3, 80e9 * team}, {4e6, 50e9 * team}, {64e6, 16e9 * shared}},
           .call_ms = 0.7e-3,
-          .team_ms = threads > 1 ? 2e-3 : 0};
+          .team_ms = threads > 1 ? 2e-3 : 0,
+          .narrow = 1.8};
 }
 
 double roofline_ms(const Rates& rates, const Op& op, const Cost& cost) {
   if (!op.alias.empty()) return 0;
   const Use use = use_of(op);
-  const double compute = cost.flops / (rate_at(rates.matmul, cost.flops) * use.compute);
+  // Loops of ours widen 16-bit operands and compute in float32.
+  const double faster = cost.narrow && use.call_ms > 0 ? rates.narrow : 1;
+  const double compute = cost.flops / (rate_at(rates.matmul, cost.flops) * use.compute * faster);
   const double memory = cost.bytes / (rate_at(rates.memory, cost.bytes) * use.memory);
   constexpr double kTeamWork = static_cast<double>(kParallelGrain);
   const bool team = cost.flops > kTeamWork || cost.bytes > kTeamWork * sizeof(float);

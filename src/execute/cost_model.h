@@ -20,6 +20,7 @@ struct Rates {
   std::vector<Point> memory;  // likewise: in a core's cache, in the shared one, beyond it
   double call_ms = 0;         // of any call
   double team_ms = 0;         // more, of a call that is worth all threads
+  double narrow = 1;          // times faster that a library multiplies 16-bit operands
   bool operator==(const Rates&) const = default;
 };
 

@@ -15,12 +15,13 @@
 namespace pl {
 namespace {
 
-constexpr const char* kFirstLine = "plimsoll costs 2";
+constexpr const char* kFirstLine = "plimsoll costs 3";
 constexpr size_t kMostEntries = 1024;
 constexpr size_t kMostPoints = 16;
 constexpr Bytes kMostText = 128 * kKiB;                   // of a file; a full table takes some 80
 constexpr int64_t kMostRate = 1'000'000'000'000'000'000;  // FLOPs, bytes, or either per second
 constexpr double kMostMs = 1e9, kPsPerMs = 1e9;
+constexpr int64_t kLeastNarrow = 100, kMostNarrow = 10000;  // in thousandths
 constexpr double kNews = 0.1;
 // A corrected roofline strays no further than this from the plain one.
 constexpr double kMostCorrection = 16;
@@ -137,6 +138,12 @@ bool CostTable::parse_line(std::string_view line) {
   const std::string_view word = take_word(line);
   if (word == "call") return take_ms(line, 0, rates_.call_ms) && line.empty();
   if (word == "team") return take_ms(line, 0, rates_.team_ms) && line.empty();
+  if (word == "narrow") {
+    double permille = 0;
+    if (!take_number(line, kLeastNarrow, kMostNarrow, permille)) return false;
+    rates_.narrow = permille / 1e3;
+    return line.empty();
+  }
   if (word == "matmul") return take_point(line, rates_.matmul) && line.empty();
   if (word == "memory") return take_point(line, rates_.memory) && line.empty();
   if (word != "time" || entries_.size() >= kMostEntries) return false;
@@ -147,12 +154,11 @@ bool CostTable::parse_line(std::string_view line) {
     if (error != std::errc() || end != hex.data() + hex.size()) return false;
   }
   entry.op = find_op(take_word(line));
-  double flops = 0, bytes = 0, ms = 0;
+  double flops = 0, bytes = 0, ms = 0, narrow = 0;
   if (!take_number(line, 0, kMostRate, flops) || !take_number(line, 0, kMostRate, bytes) ||
-      !take_ms(line, 1, ms) || !line.empty())
+      !take_number(line, 0, 1, narrow) || !take_ms(line, 1, ms) || !line.empty())
     return false;
-  entry.flops = flops;
-  entry.bytes = bytes;
+  entry.cost = {flops, bytes, narrow != 0};
   entry.ms = ms;
   if (entry.op) entries_.push_back(entry);  // another version may have had other ops
   return true;
@@ -163,6 +169,7 @@ std::string CostTable::text() const {
   if (calibrated_) {
     put(out += "call", rates_.call_ms * kPsPerMs);
     put(out += "\nteam", rates_.team_ms * kPsPerMs);
+    put(out += "\nnarrow", rates_.narrow * 1e3);
     for (const auto& [name, points] :
          {std::pair{"\nmatmul", &rates_.matmul}, std::pair{"\nmemory", &rates_.memory}})
       for (const Rates::Point& point : *points) {
@@ -174,8 +181,9 @@ std::string CostTable::text() const {
   for (const Entry& entry : entries_) {
     out.append("time ").append(hex16(entry.key.call)).append(" ");
     out.append(hex16(entry.key.family)).append(" ").append(entry.op->name);
-    put(out, entry.flops);
-    put(out, entry.bytes);
+    put(out, entry.cost.flops);
+    put(out, entry.cost.bytes);
+    put(out, entry.cost.narrow ? 1 : 0);
     put(out, entry.ms * kPsPerMs);
     out += "\n";
   }
@@ -196,8 +204,8 @@ const CostTable::Entry* CostTable::nearest(uint64_t family, const Op& op, const 
   for (const Entry& entry : entries_) {
     if (entry.op != &op) continue;
     if (best && best->key.family == family && entry.key.family != family) continue;
-    const double distance = std::fabs(std::log((cost.flops + 1) / (entry.flops + 1))) +
-                            std::fabs(std::log((cost.bytes + 1) / (entry.bytes + 1)));
+    const double distance = std::fabs(std::log((cost.flops + 1) / (entry.cost.flops + 1))) +
+                            std::fabs(std::log((cost.bytes + 1) / (entry.cost.bytes + 1)));
     const bool closer_kin = best && best->key.family != family && entry.key.family == family;
     if (best && !closer_kin && distance >= least) continue;
     best = &entry;
@@ -212,13 +220,13 @@ double CostTable::ms(const CallKey& key, const Op& op, const Cost& cost) const {
   const double plain = roofline_ms(rates_, op, cost);
   const Entry* like = nearest(key.family, op, cost);
   if (!like) return plain;
-  const double ratio = like->ms / roofline_ms(rates_, op, {like->flops, like->bytes});
+  const double ratio = like->ms / roofline_ms(rates_, op, like->cost);
   return plain * std::clamp(ratio, 1 / kMostCorrection, kMostCorrection);
 }
 
 bool CostTable::learn(const CallKey& key, const Op& op, const Cost& cost, double ms) {
   if (!(ms >= 1 / kPsPerMs && ms <= kMostMs) || !op.alias.empty()) return false;
-  const Entry entry{key, &op, cost.flops, cost.bytes, ms};
+  const Entry entry{key, &op, cost, ms};
   for (Entry& old : entries_) {
     if (old.key.call != key.call) continue;
     if (std::fabs(old.ms - ms) <= kNews * old.ms) return false;

@@ -58,7 +58,8 @@ class CostTable {
   struct Entry {
     CallKey key;
     const Op* op;
-    double flops, bytes, ms;
+    Cost cost;
+    double ms;
   };
   std::string text() const;
   bool parse(std::string_view text);

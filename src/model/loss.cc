@@ -19,6 +19,9 @@ Tensor logits_of(const Tensor& y) {
   return Tensor(graph.values[static_cast<size_t>(in)].meta, y.recorder(), in);
 }
 
+// Losses are computed in float32 whatever the layers compute in.
+Tensor widened(const Tensor& x) { return x.defined() ? cast(x, wide(x.dtype())) : x; }
+
 // -sum over classes of target * log(clip(p / sum(p))), as Keras does for given probabilities.
 Tensor cross_entropy_of_probabilities(const Tensor& target, const Tensor& p) {
   const Dtype dtype = p.dtype();
@@ -37,22 +40,24 @@ Tensor mean_of_positions(const Tensor& x) {
 }
 
 LossResult sparse_crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
-  const Tensor logits = loss.from_logits ? y_pred : logits_of(y_pred);
+  const Tensor logits = widened(loss.from_logits ? y_pred : logits_of(y_pred));
   if (logits.defined()) {
     auto [loss_of_row, probs] = sparse_softmax_cross_entropy(logits, y_true);
     return {mean_of_positions(loss_of_row), probs};
   }
-  const Tensor targets = one_hot(y_true, y_pred.shape().back(), y_pred.dtype());
-  return {mean_of_positions(cross_entropy_of_probabilities(targets, y_pred)), y_pred};
+  const Tensor p = widened(y_pred);
+  const Tensor targets = one_hot(y_true, p.shape().back(), p.dtype());
+  return {mean_of_positions(cross_entropy_of_probabilities(targets, p)), p};
 }
 
 LossResult crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
-  const Tensor logits = loss.from_logits ? y_pred : logits_of(y_pred);
+  const Tensor logits = widened(loss.from_logits ? y_pred : logits_of(y_pred));
   if (logits.defined()) {
     auto [loss_of_row, probs] = softmax_cross_entropy(logits, y_true);
     return {mean_of_positions(loss_of_row), probs};
   }
-  return {mean_of_positions(cross_entropy_of_probabilities(y_true, y_pred)), y_pred};
+  const Tensor p = widened(y_pred);
+  return {mean_of_positions(cross_entropy_of_probabilities(y_true, p)), p};
 }
 
 LossResult squared_error(const Loss&, const Tensor& y_true, const Tensor& y_pred) {
@@ -60,8 +65,9 @@ LossResult squared_error(const Loss&, const Tensor& y_true, const Tensor& y_pred
     return {mean_of_positions(square(subtract(y_pred, y_true))), y_pred};
   const Dim rows = y_pred.shape()[0];
   const int64_t width = y_pred.shape().without_front().elements();
-  const Tensor error = reshape(square(subtract(y_pred, y_true)), {rows, width});
-  return {scale(reduce_sum(error, {1}), 1.0 / static_cast<double>(width)), y_pred};
+  const Tensor prediction = widened(y_pred);
+  const Tensor error = reshape(square(subtract(prediction, y_true)), {rows, width});
+  return {scale(reduce_sum(error, {1}), 1.0 / static_cast<double>(width)), prediction};
 }
 
 struct Entry {

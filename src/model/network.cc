@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "op/cast.h"
 #include "op/recorder.h"
 
 namespace pl {
@@ -132,18 +133,26 @@ int64_t Network::parameters() const {
 }
 
 Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
-                      const Tensor& step_params) const {
+                      const Tensor& step_params, Dtype compute) const {
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
         "operands of a network");
   Tensors slots(inputs.size() + calls_.size());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   Recorder* recorder = inputs[0].recorder();
+  Tensors narrow(weights.size());  // each weight is cast once a step
+  auto cast_weight = [&](size_t w) {
+    const bool kept = size_of(compute) >= size_of(weights[w].dtype()) ||
+                      weights[w].shape().rank() < 2 || !weights_[w].trainable;
+    if (kept) return weights[w];
+    if (!narrow[w].defined()) narrow[w] = cast(weights[w], compute);
+    return narrow[w];
+  };
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
     Tensors in, own;
     for (int slot : call.in) in.push_back(slots[static_cast<size_t>(slot)]);
-    for (int weight : call.weights) own.push_back(weights[static_cast<size_t>(weight)]);
     PathScope scope(recorder, call.layer->name);
+    for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.layer->name + "#" + std::to_string(c)) >> 1);
     slots[static_cast<size_t>(call.out)] =
         call.layer->call({in, own, training, step_params, stream});

@@ -41,9 +41,11 @@ class Network {
   std::vector<Shape> output_shapes() const;
   int64_t parameters() const;
 
-  // Appends the forward pass to the trace that `inputs` belong to. `weights` as weights().
+  // Appends the forward pass to the trace that `inputs` belong to. `weights` as weights(). Where
+  // `compute` is narrower than the variables, layers get cast matrices and filters; vectors
+  // (biases, scales, statistics) stay as they are: ops add them before they round.
   Tensors call(const Tensors& inputs, const Tensors& weights, bool training,
-               const Tensor& step_params) const;
+               const Tensor& step_params, Dtype compute) const;
 
  private:
   std::vector<Shape> inputs_;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "op/op.h"
 #include "op/recorder.h"
+#include "op/widen.h"
 
 namespace pl {
 namespace {
@@ -78,6 +79,12 @@ std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const cha
       return kernel;
     }
   }
+  if (call.backend.device().kind == DeviceKind::cpu &&
+      (!only || std::string_view(only) == "widened"))
+    if (auto kernel = cpu::widened(op, call)) {
+      kernel->key = std::string(op.name) + ":widened:" + kernel->key;
+      return kernel;
+    }
   if (only) return nullptr;
   std::string text;
   for (const Meta& meta : call.in) text += (text.empty() ? "" : ", ") + meta.text();
@@ -92,6 +99,7 @@ Rows rows_none(const Attrs&, RowMask) { return Rows::none; }
 
 Cost pointwise_cost(const Metas& in, const Metas& out, double flops_per_element) {
   Cost cost;
+  cost.narrow = !in.empty() && is_floating(in[0].dtype) && size_of(in[0].dtype) == 2;
   for (const Meta& meta : in) cost.bytes += static_cast<double>(meta.bytes());
   for (const Meta& meta : out) {
     cost.bytes += static_cast<double>(meta.bytes());

@@ -18,7 +18,7 @@ void expect_sequences(const char* op, const Metas& in, const Attrs& attrs) {
   const int64_t heads = attrs.integer("heads", 1);
   const bool packed = operands_of(attrs) == 1;
   if (!is_real(q.dtype) || q.shape.rank() != 3)
-    reject(op, "sequences (batch, steps, features), float32 or float64", in, attrs);
+    reject(op, "sequences (batch, steps, features) of a floating dtype", in, attrs);
   for (size_t i = 0; i < operands_of(attrs); ++i) checked(op, {in[i]});
   if (heads < 1 || q.shape[2] < 1 || q.shape[2] % (heads * (packed ? 3 : 1)) != 0)
     reject(op, packed ? "features that 3 * heads divides" : "features that heads divides", in,
@@ -35,7 +35,11 @@ Meta out_of(const AttentionForm& f, Dtype dtype) {
   return {dtype, Shape{f.batch, f.queries, f.heads * f.size}};
 }
 Meta lse_of(const AttentionForm& f, Dtype dtype) {
-  return {dtype, Shape{f.batch, f.heads, f.queries}};
+  return {wide(dtype), Shape{f.batch, f.heads, f.queries}};
+}
+// lse and dlse, behind attention's own operands.
+RowMask gradient_wide_operands(const Attrs& attrs, size_t) {
+  return RowMask{0b1010} << operands_of(attrs);
 }
 
 // Inputs: qkv (attribute packed = 1) or q, k, v. Attributes: heads, causal, scale. Outputs: out and
@@ -215,6 +219,7 @@ const Op kAttentionGradient{
     .infer = gradient_infer,
     .in_place = kGradientInPlace,
     .rows = gradient_rows,
+    .wide_operands = gradient_wide_operands,
     .variants = kGradientVariants,
     .cost = gradient_cost,
     .samples = gradient_samples,

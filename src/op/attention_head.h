@@ -20,9 +20,6 @@ struct AttentionHead {
   Dim all;     // keys, up to whole panels
   Dim line;    // elements between rows of scores: `all` and 16 more, so that rows of a tile do not
                // all fall on the same lines of the cache
-  float *q = nullptr, *k = nullptr, *v = nullptr;
-  float *out = nullptr, *lse = nullptr;
-  float *dq = nullptr, *dk = nullptr, *dv = nullptr, *dout = nullptr, *dlse = nullptr;
 
   explicit AttentionHead(const AttentionForm& f)
       : queries(f.queries),
@@ -46,6 +43,15 @@ struct AttentionHead {
   Dim backward_space() const {
     return all * (2 * size + 3 * padded) + tile * (3 * padded + 2 * line);
   }
+};
+
+// With its operands, T = float or Bfloat16. lse is float32 either way.
+template <class T>
+struct AttentionData : AttentionHead {
+  explicit AttentionData(const AttentionHead& head) : AttentionHead(head) {}
+  T *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;
+  T *dq = nullptr, *dk = nullptr, *dv = nullptr, *dout = nullptr;
+  float *lse = nullptr, *dlse = nullptr;
 };
 
 }  // namespace pl::cpu

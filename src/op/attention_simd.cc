@@ -1,9 +1,10 @@
-// attention and its gradient, float32, compiled once for each SIMD target. A thread works on one
-// head of one sample at a time: keys and values are packed once, then queries come in tiles. All
-// products run through one register-blocked loop, which adds in order of the inner index, so that
-// bits depend neither on threads nor on the vector width; only on whether the target fuses
-// multiplication and addition (the kernel's key says). Keys that no query of a block of six sees
-// are skipped; those that some see have weight 0 for the others, where an infinite value makes NaN.
+// attention and its gradient, float32 or bfloat16 widened as it is packed, compiled once for each
+// SIMD target. A thread works on one head of one sample at a time: keys and values are packed once,
+// then queries come in tiles. All products run through one register-blocked loop, which adds in
+// order of the inner index, so that bits depend neither on threads nor on the vector width; only on
+// whether the target fuses multiplication and addition (the kernel's key says). Keys that no query
+// of a block of six sees are skipped; those that some see have weight 0 for the others, where an
+// infinite value makes NaN.
 #include "op/attention.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,28 +29,34 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows of a head lie far apart, where the hardware does not expect the next one.
 constexpr Dim kAhead = 8;
-HWY_INLINE void prefetch_row(const float* row, Dim size) {
-  for (Dim i = 0; i < size; i += 16) hwy::Prefetch(row + i);
+template <class T>
+HWY_INLINE void prefetch_row(const T* row, Dim size) {
+  constexpr Dim kLine = 64 / sizeof(T);
+  for (Dim i = 0; i < size; i += kLine) hwy::Prefetch(row + i);
 }
 
 // Rows of d, `stride` apart, to rows of `padded`, times `factor`; zeros behind.
-void pack_rows(const float* from, Dim rows, Dim stride, Dim size, Dim padded, float factor,
-               float* to) {
+template <class T>
+HWY_INLINE void pack_rows(const T* from, Dim rows, Dim stride, Dim size, Dim padded, float factor,
+                          float* to) {
   for (Dim r = 0; r < rows; ++r, from += stride, to += padded) {
     if (r + kAhead < rows) prefetch_row(from + kAhead * stride, size);
-    for (Dim i = 0; i < size; ++i) to[i] = from[i] * factor;
+    along_row(size, [&](Dim i, Dim n) HWY_ATTR {
+      store(hn::Mul(load(from + i, n), hn::Set(Floats(), factor)), to + i, n);
+    });
     for (Dim i = size; i < padded; ++i) to[i] = 0;
   }
 }
 
 // The transpose of keys (keys, d) in panels: [panel][i][key within the panel]; zeros behind.
-void pack_panels(const float* from, Dim keys, Dim stride, Dim size, float* to) {
+template <class T>
+HWY_INLINE void pack_panels(const T* from, Dim keys, Dim stride, Dim size, float* to) {
   for (Dim first = 0; first < keys; first += kPanel, to += size * kPanel) {
     const Dim count = std::min(kPanel, keys - first);
     for (Dim j = 0; j < count; ++j) {
-      const float* row = from + (first + j) * stride;
+      const T* row = from + (first + j) * stride;
       if (first + j + kAhead < keys) prefetch_row(row + kAhead * stride, size);
-      for (Dim i = 0; i < size; ++i) to[i * kPanel + j] = row[i];
+      for (Dim i = 0; i < size; ++i) to[i * kPanel + j] = static_cast<float>(row[i]);
     }
     for (Dim i = 0; count < kPanel && i < size; ++i)
       std::fill(to + i * kPanel + count, to + (i + 1) * kPanel, 0.0f);
@@ -171,8 +178,17 @@ HWY_INLINE void slopes_of(float* p, float* slopes, Dim count, float lse, float f
   std::fill(slopes + end, slopes + end + clear, 0.0f);
 }
 
+// to[0, size) = from * factor.
+template <class T>
+HWY_INLINE void scale_row(const float* from, float factor, Dim size, T* to) {
+  along_row(size, [&](Dim i, Dim n) HWY_ATTR {
+    store(hn::Mul(load(from + i, n), hn::Set(Floats(), factor)), to + i, n);
+  });
+}
+
 // space: AttentionHead::forward_space floats.
-void attend_head(const AttentionHead& h, float* space) {
+template <class T>
+HWY_INLINE void attend(const AttentionData<T>& h, float* space) {
   float* panels = space;                       // K^T
   float* values = panels + h.all * h.size;     // (all, padded)
   float* q = values + h.all * h.padded;        // (tile, padded)
@@ -195,13 +211,13 @@ void attend_head(const AttentionHead& h, float* space) {
     }
     mix(h, tile, weights, values, mixed);
     for (Dim r = 0; r < tile.rows; ++r)
-      for (Dim i = 0; i < h.size; ++i)
-        h.out[(first + r) * h.out_stride + i] = mixed[r * h.padded + i] * sums[r];
+      scale_row(mixed + r * h.padded, sums[r], h.size, h.out + (first + r) * h.out_stride);
   }
 }
 
 // The inner product in 16 lanes; b is padded with zeros to a multiple of 16.
-HWY_INLINE float dot(const float* a, const float* b, Dim count) {
+template <class T>
+HWY_INLINE float dot(const T* a, const float* b, Dim count) {
   constexpr int kParts = static_cast<int>(kLanes / kWidth);
   const Floats d;
   FloatVector sums[kParts];
@@ -209,7 +225,7 @@ HWY_INLINE float dot(const float* a, const float* b, Dim count) {
   for (Dim i = 0; i < count; i += kLanes)
     for (int p = 0; p < kParts; ++p) {
       const Dim at = i + p * kWidth, left = count - at;
-      const auto v = left >= kWidth ? hn::LoadU(d, a + at) : load_part(a + at, left);
+      const auto v = left >= kWidth ? load(a + at) : load_part(a + at, left);
       sums[p] = hn::Add(sums[p], hn::Mul(v, hn::LoadU(d, b + at)));
     }
   float lanes[kLanes], sum = 0;
@@ -220,7 +236,8 @@ HWY_INLINE float dot(const float* a, const float* b, Dim count) {
 
 // space: AttentionHead::backward_space floats. A tile's queries are overwritten once they are used
 // up, keys and values at the end: dq, dk and dv may lie on q, k and v.
-void attend_head_backward(const AttentionHead& h, float* space) {
+template <class T>
+HWY_INLINE void attend_backward(const AttentionData<T>& h, float* space) {
   float* key_panels = space;                          // K^T
   float* value_panels = key_panels + h.all * h.size;  // V^T
   float* keys = value_panels + h.all * h.size;        // (all, padded)
@@ -242,7 +259,7 @@ void attend_head_backward(const AttentionHead& h, float* space) {
     scores(h, tile, q, key_panels, weights);
     scores(h, tile, dout, value_panels, slopes);
     for (Dim r = 0; r < tile.rows; ++r) {
-      const float* y = h.out + (first + r) * h.out_stride;
+      const T* y = h.out + (first + r) * h.out_stride;
       if (r + kAhead < tile.rows) prefetch_row(y + kAhead * h.out_stride, h.size);
       const float dlse = h.dlse ? h.dlse[first + r] : 0.0f;
       const float flat = dot(y, dout + r * h.padded, h.size) - dlse;
@@ -253,13 +270,19 @@ void attend_head_backward(const AttentionHead& h, float* space) {
     spread(h, tile, slopes, q, dk);
     mix(h, tile, slopes, keys, dq);
     for (Dim r = 0; r < tile.rows; ++r)
-      for (Dim i = 0; i < h.size; ++i)
-        h.dq[(first + r) * h.q_stride + i] = dq[r * h.padded + i] * h.scale;
+      scale_row(dq + r * h.padded, h.scale, h.size, h.dq + (first + r) * h.q_stride);
   }
   for (Dim s = 0; s < h.keys; ++s) {
-    std::copy_n(dk + s * h.padded, h.size, h.dk + s * h.kv_stride);
-    std::copy_n(dv + s * h.padded, h.size, h.dv + s * h.kv_stride);
+    scale_row(dk + s * h.padded, 1.0f, h.size, h.dk + s * h.kv_stride);
+    scale_row(dv + s * h.padded, 1.0f, h.size, h.dv + s * h.kv_stride);
   }
+}
+
+void attend_f32(const AttentionData<float>& h, float* space) { attend(h, space); }
+void attend_bf16(const AttentionData<Bfloat16>& h, float* space) { attend(h, space); }
+void attend_backward_f32(const AttentionData<float>& h, float* space) { attend_backward(h, space); }
+void attend_backward_bf16(const AttentionData<Bfloat16>& h, float* space) {
+  attend_backward(h, space);
 }
 
 bool fuses() { return HWY_NATIVE_FMA; }
@@ -270,8 +293,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(attend_head);
-HWY_EXPORT(attend_head_backward);
+HWY_EXPORT(attend_f32);
+HWY_EXPORT(attend_bf16);
+HWY_EXPORT(attend_backward_f32);
+HWY_EXPORT(attend_backward_bf16);
 HWY_EXPORT(fuses);
 
 namespace {
@@ -279,10 +304,12 @@ namespace {
 const char* key_of() { return HWY_DYNAMIC_DISPATCH(fuses)() ? "fused" : "unfused"; }
 
 // Operands at the head `task` = sample * heads + head; `in` and `grad` hold q, k, v or qkv.
-void place(const AttentionForm& f, Dim task, void* const* in, void* const* grad, AttentionHead* h) {
+template <class T>
+void place(const AttentionForm& f, Dim task, void* const* in, void* const* grad,
+           AttentionData<T>* h) {
   const Dim b = task / f.heads, at = task % f.heads * f.size, width = f.heads * f.size;
   auto head = [&](void* const* operands, int which) {
-    float* data = static_cast<float*>(operands[f.packed ? 0 : which]);
+    T* data = static_cast<T*>(operands[f.packed ? 0 : which]);
     const Dim rows = which == 0 ? f.queries : f.keys;
     const Dim stride = which == 0 ? f.q_stride : f.kv_stride;
     return data + b * rows * stride + at + (f.packed ? which * width : 0);
@@ -296,10 +323,21 @@ void place(const AttentionForm& f, Dim task, void* const* in, void* const* grad,
   h->dv = head(grad, 2);
 }
 
-}  // namespace
+void run_head(const AttentionData<float>& h, float* space) {
+  HWY_DYNAMIC_DISPATCH(attend_f32)(h, space);
+}
+void run_head(const AttentionData<Bfloat16>& h, float* space) {
+  HWY_DYNAMIC_DISPATCH(attend_bf16)(h, space);
+}
+void run_head_backward(const AttentionData<float>& h, float* space) {
+  HWY_DYNAMIC_DISPATCH(attend_backward_f32)(h, space);
+}
+void run_head_backward(const AttentionData<Bfloat16>& h, float* space) {
+  HWY_DYNAMIC_DISPATCH(attend_backward_bf16)(h, space);
+}
 
-std::unique_ptr<Kernel> attention_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
+template <class T>
+std::unique_ptr<Kernel> forward(const PrepareCall& call) {
   const AttentionForm f = attention_form(call.in, call.attrs);
   const AttentionHead plan(f);
   const int threads = call.backend.threads();
@@ -309,12 +347,12 @@ std::unique_ptr<Kernel> attention_simd(const PrepareCall& call) {
         parallel_ranges(threads, tasks, tasks * f.queries * f.keys, [&](Dim begin, Dim end) {
           float* own = static_cast<float*>(workspace) + omp_get_thread_num() * space;
           for (Dim task = begin; task < end; ++task) {
-            AttentionHead h = plan;
+            AttentionData<T> h(plan);
             place(f, task, in, nullptr, &h);
             const Dim at = task / f.heads * f.queries * h.out_stride + task % f.heads * f.size;
-            h.out = static_cast<float*>(out[0]) + at;
+            h.out = static_cast<T*>(out[0]) + at;
             h.lse = static_cast<float*>(out[1]) + task * f.queries;
-            HWY_DYNAMIC_DISPATCH(attend_head)(h, own);
+            run_head(h, own);
           }
         });
       },
@@ -323,8 +361,8 @@ std::unique_ptr<Kernel> attention_simd(const PrepareCall& call) {
   return kernel;
 }
 
-std::unique_ptr<Kernel> attention_gradient_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
+template <class T>
+std::unique_ptr<Kernel> backward(const PrepareCall& call) {
   const AttentionForm f = attention_form(call.in, call.attrs);
   const AttentionHead plan(f);
   const int threads = call.backend.threads();
@@ -336,20 +374,30 @@ std::unique_ptr<Kernel> attention_gradient_simd(const PrepareCall& call) {
         parallel_ranges(threads, tasks, tasks * f.queries * f.keys, [&](Dim begin, Dim end) {
           float* own = static_cast<float*>(workspace) + omp_get_thread_num() * space;
           for (Dim task = begin; task < end; ++task) {
-            AttentionHead h = plan;
+            AttentionData<T> h(plan);
             place(f, task, in, out, &h);
             const Dim at = task / f.heads * f.queries * h.out_stride + task % f.heads * f.size;
-            h.out = static_cast<float*>(in[first]) + at;
+            h.out = static_cast<T*>(in[first]) + at;
             h.lse = static_cast<float*>(in[first + 1]) + task * f.queries;
-            h.dout = static_cast<float*>(in[first + 2]) + at;
+            h.dout = static_cast<T*>(in[first + 2]) + at;
             if (with_dlse) h.dlse = static_cast<float*>(in[first + 3]) + task * f.queries;
-            HWY_DYNAMIC_DISPATCH(attend_head_backward)(h, own);
+            run_head_backward(h, own);
           }
         });
       },
       tasks > 0 ? threads * space * static_cast<Bytes>(sizeof(float)) : 0);
   kernel->key = key_of();
   return kernel;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> attention_simd(const PrepareCall& call) {
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() { return forward<T>(call); });
+}
+
+std::unique_ptr<Kernel> attention_gradient_simd(const PrepareCall& call) {
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() { return backward<T>(call); });
 }
 
 }  // namespace pl::cpu

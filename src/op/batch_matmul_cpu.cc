@@ -1,4 +1,5 @@
-// CPU kernels of batch_matmul: oneDNN for float32; a plain loop for the rest, and as the reference.
+// CPU kernels of batch_matmul: oneDNN for float32 and bfloat16; a plain loop for the rest, and as
+// the reference.
 #include <algorithm>
 #include <limits>
 
@@ -30,18 +31,20 @@ void product(const Form& f, const T* a, const T* b, T* c) {
 
 std::unique_ptr<Kernel> batch_matmul_onednn(const PrepareCall& call) {
   const Form f = batch_matmul_form(call.in, call.attrs);
-  if (call.in[0].dtype != Dtype::float32 || call.out[0].elements() == 0 || f.k == 0) return nullptr;
+  if (!onednn_multiplies(call.in[0].dtype) || call.out[0].elements() == 0 || f.k == 0)
+    return nullptr;
   // The library's generators count in 32 bits.
   if (std::max({f.outer, f.inner, f.m, f.n, f.k}) > std::numeric_limits<int32_t>::max())
     return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
+  const auto type = onednn_type(call.in[0].dtype);
   // A dimension of 1 is stretched, as b's first one is here.
   const bool shared = f.outer > 1;
   const Dim outer = shared ? f.outer : f.inner, inner = shared ? f.inner : 1;
-  OnednnDesc a = onednn_desc({outer, inner, f.m, f.k}, f.transpose_a ? dnnl_abdc : dnnl_abcd);
-  OnednnDesc b =
-      onednn_desc({shared ? 1 : outer, inner, f.k, f.n}, f.transpose_b ? dnnl_abdc : dnnl_abcd);
-  OnednnDesc c = onednn_desc({outer, inner, f.m, f.n}, dnnl_abcd);
+  OnednnDesc a = onednn_desc({outer, inner, f.m, f.k}, f.transpose_a ? dnnl_abdc : dnnl_abcd, type);
+  OnednnDesc b = onednn_desc({shared ? 1 : outer, inner, f.k, f.n},
+                             f.transpose_b ? dnnl_abdc : dnnl_abcd, type);
+  OnednnDesc c = onednn_desc({outer, inner, f.m, f.n}, dnnl_abcd, type);
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;
   if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), nullptr,

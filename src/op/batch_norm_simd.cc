@@ -103,7 +103,7 @@ void join_tasks(const ChannelForm& f, float* moments) {
 template <bool adds, bool relu>
 HWY_INLINE void normalise_as(const NormaliseRows& p) {
   const Floats d;
-  const auto zero = hn::Zero(d);
+  const auto zero = hn::Zero(d), most = hn::Set(d, p.most);
   along_rows(p.rows, p.columns, [&]<int rows>(Dim r, Dim c, Dim n) HWY_ATTR {
     const auto mean = load(p.mean + c, n), factor = load(p.factor + c, n);
     const auto beta = load(p.beta + c, n);
@@ -111,7 +111,10 @@ HWY_INLINE void normalise_as(const NormaliseRows& p) {
       const Dim at = (r + k) * p.period + c;
       auto value = hn::Add(hn::Mul(hn::Sub(load(p.x + at, n), mean), factor), beta);
       if constexpr (adds) value = hn::Add(value, load(p.added + at, n));
-      if constexpr (relu) value = hn::IfThenElse(hn::Le(value, zero), zero, value);
+      if constexpr (relu) {
+        value = hn::IfThenElse(hn::Le(value, zero), zero, value);
+        value = hn::IfThenElse(hn::Ge(value, most), most, value);
+      }
       store(value, p.y + at, n);
     }
   });
@@ -180,18 +183,21 @@ void find_moments(const ChannelForm& f, const float* x, float* mean, float* vari
 struct Parameters {
   const float *mean, *variance, *gamma, *beta;
   double epsilon;
+  bool relu = false;
+  float most = 0;
 };
 
 Bytes normalise_bytes(const ChannelForm& f) { return 3 * f.row_bytes(); }
 
 // `added` may be null.
 void normalise(const ChannelForm& f, const float* x, const Parameters& parameters,
-               const float* added, float* y, bool relu, float* workspace) {
+               const float* added, float* y, float* workspace) {
   NormaliseRows all{.mean = workspace,
                     .factor = workspace + f.period,
                     .beta = workspace + 2 * f.period,
                     .period = f.period,
-                    .relu = relu};
+                    .relu = parameters.relu,
+                    .most = parameters.most};
   repeat(f, parameters.mean, workspace);
   find_factors(f, parameters.variance, parameters.gamma, parameters.epsilon, workspace + f.period);
   repeat(f, parameters.beta, workspace + 2 * f.period);
@@ -228,11 +234,12 @@ std::unique_ptr<Kernel> batch_norm_apply_simd(const PrepareCall& call) {
   const ChannelForm f = channel_form(call);
   const double epsilon = call.attrs.real("epsilon");
   const bool relu = call.attrs.has("activation"), adds = call.in.size() > 5;
+  const float most = static_cast<float>(clip_of(call.attrs));
   return make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
         auto input = [&](int i) { return static_cast<const float*>(in[i]); };
-        normalise(f, input(0), {input(1), input(2), input(3), input(4), epsilon},
-                  adds ? input(5) : nullptr, static_cast<float*>(out[0]), relu,
+        normalise(f, input(0), {input(1), input(2), input(3), input(4), epsilon, relu, most},
+                  adds ? input(5) : nullptr, static_cast<float*>(out[0]),
                   static_cast<float*>(workspace));
       },
       normalise_bytes(f));
@@ -249,7 +256,7 @@ std::unique_ptr<Kernel> batch_norm_simd(const PrepareCall& call) {
         float* space = static_cast<float*>(workspace);
         find_moments(f, input(0), output(1), output(2), space);
         normalise(f, input(0), {output(1), output(2), input(1), input(2), epsilon}, nullptr,
-                  output(0), false, space);
+                  output(0), space);
       },
       std::max(moments_bytes(f), normalise_bytes(f)));
 }

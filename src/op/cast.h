@@ -11,6 +11,7 @@ extern const Op kCast;
 Tensor cast(const Tensor& x, Dtype dtype);  // x itself when it has that dtype
 
 namespace cpu {
+std::unique_ptr<Kernel> cast_simd(const PrepareCall&);
 std::unique_ptr<Kernel> cast_reference(const PrepareCall&);
 }  // namespace cpu
 

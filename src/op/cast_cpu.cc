@@ -5,6 +5,7 @@
 #include "backend/cpu/parallel.h"
 #include "op/cast.h"
 #include "op/kernel.h"
+#include "op/widen.h"
 
 namespace pl::cpu {
 namespace {
@@ -15,7 +16,11 @@ struct Boolean {
 
 template <class To, class From>
 To convert(From x) {
-  if constexpr (std::is_same_v<From, Boolean>) {
+  if constexpr (std::is_same_v<From, Bfloat16>) {
+    return convert<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, Bfloat16>) {
+    return Bfloat16(convert<float>(x));
+  } else if constexpr (std::is_same_v<From, Boolean>) {
     return convert<To>(static_cast<int32_t>(x.byte != 0));
   } else if constexpr (std::is_same_v<To, Boolean>) {
     return {static_cast<uint8_t>(x != From(0))};
@@ -35,6 +40,8 @@ std::unique_ptr<Kernel> dispatch(Dtype dtype, F body) {
   switch (dtype) {
     case Dtype::uint8:
       return body.template operator()<uint8_t>();
+    case Dtype::bfloat16:
+      return body.template operator()<Bfloat16>();
     case Dtype::boolean:
       return body.template operator()<Boolean>();
     default:
@@ -61,6 +68,29 @@ std::unique_ptr<Kernel> cast_reference(const PrepareCall& call) {
             64);
       });
     });
+  });
+}
+
+// float32 to bfloat16 and back.
+std::unique_ptr<Kernel> cast_simd(const PrepareCall& call) {
+  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
+  const bool narrows = from == Dtype::float32 && to == Dtype::bfloat16;
+  if (!narrows && !(from == Dtype::bfloat16 && to == Dtype::float32)) return nullptr;
+  const Dim total = call.out[0].elements();
+  const int threads = call.backend.threads();
+  return make_kernel([=](void* const* in, void* const* out, void*) {
+    parallel_ranges(
+        threads, total, total,
+        [&](Dim begin, Dim end) {
+          auto run = [&]<class From, class To>(const From* x, To* y) {
+            convert_range(x + begin, y + begin, end - begin);
+          };
+          if (narrows)
+            run(static_cast<const float*>(in[0]), static_cast<Bfloat16*>(out[0]));
+          else
+            run(static_cast<const Bfloat16*>(in[0]), static_cast<float*>(out[0]));
+        },
+        64);
   });
 }
 

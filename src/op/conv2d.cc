@@ -1,5 +1,7 @@
 #include "op/conv2d.h"
 
+#include <algorithm>
+
 #include "op/broadcast_to.h"
 #include "op/infer.h"
 #include "op/reduce.h"
@@ -30,10 +32,13 @@ Shape output_shape(const Conv2dForm& f) {
 }
 
 void expect_floats(const char* op, const Metas& in, const Attrs& attrs) {
-  for (const Meta& meta : in)
-    if (!is_real(meta.dtype) || meta.dtype != in[0].dtype)
-      reject(op, "one dtype, float32 or float64", in, attrs);
+  for (size_t i = 0; i < in.size(); ++i) {
+    const Dtype wanted = i < 2 ? in[0].dtype : wide(in[0].dtype);  // a bias stays float32
+    if (!is_real(in[i].dtype) || in[i].dtype != wanted)
+      reject(op, "one floating dtype (of a bias: float32 beside bfloat16)", in, attrs);
+  }
 }
+RowMask wide_operands(const Attrs&, size_t) { return 0b100; }
 
 // Inputs: x (B, H, W, C), w (KH, KW, C / groups, O), [bias (O,)].
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -48,12 +53,13 @@ Metas input_gradient_infer(const Metas& in, const Attrs& attrs) {
                  {{in[0].dtype, Shape{f.batch, f.window.h.in, f.window.w.in, f.channels}}});
 }
 
-// Inputs: x, dy. Outputs: dw, and with with_bias db.
+// Inputs: x, dy. Outputs: dw, of attribute dtype, and with with_bias db.
 Metas weight_gradient_infer(const Metas& in, const Attrs& attrs) {
   const Conv2dForm f = conv2d_weight_gradient_form(in, attrs);
   const Dim depth = f.channels / f.groups;
-  Metas out{{in[0].dtype, Shape{f.window.h.kernel, f.window.w.kernel, depth, f.filters}}};
-  if (f.bias) out.push_back({in[0].dtype, Shape{f.filters}});
+  const Dtype dtype = result_dtype("conv2d_weight_gradient", in[0].dtype, in, attrs);
+  Metas out{{dtype, Shape{f.window.h.kernel, f.window.w.kernel, depth, f.filters}}};
+  if (f.bias) out.push_back({wide(in[0].dtype), Shape{f.filters}});
   return checked("conv2d_weight_gradient", std::move(out));
 }
 
@@ -63,6 +69,7 @@ Conv2dOptions options_of(const Attrs& attrs) {
   if (attrs.has("dilations"))
     options.dilations = {attrs.list("dilations")[0], attrs.list("dilations")[1]};
   options.padding = attrs.text("padding", "valid");
+  if (attrs.has("pads")) std::copy_n(attrs.list("pads").begin(), 4, options.pads.begin());
   options.groups = attrs.integer("groups", 1);
   return options;
 }
@@ -70,6 +77,8 @@ Conv2dOptions options_of(const Attrs& attrs) {
 Attrs attrs_of(const Conv2dOptions& options) {
   Attrs attrs{{"strides", std::vector<int64_t>(options.strides.begin(), options.strides.end())},
               {"padding", options.padding}};
+  if (options.padding == "explicit")
+    attrs.set("pads", std::vector<int64_t>(options.pads.begin(), options.pads.end()));
   if (options.dilations != std::array<Dim, 2>{1, 1})
     attrs.set("dilations",
               std::vector<int64_t>(options.dilations.begin(), options.dilations.end()));
@@ -86,11 +95,11 @@ Tensors gradient(const GradientCall& call) {
   const bool bias = call.in.size() > 2 && call.wants(2);
   // Weights first: their gradient can be used up before the next layer's gradient exists.
   if (call.wants(1)) {
-    const auto result = conv2d_weight_gradient(x, dy, w.shape(), bias, options);
+    const auto result = conv2d_weight_gradient(x, dy, w.shape(), bias, options, call.dtype_of(1));
     out[1] = result.dw;
     if (bias) out[2] = result.db;
   } else if (bias) {
-    out[2] = reduce_sum(dy, {0, 1, 2});
+    out[2] = reduce_sum(dy, {0, 1, 2}, false, call.dtype_of(2));
   }
   if (call.wants(0)) out[0] = conv2d_input_gradient(w, dy, x.shape(), options);
   return out;
@@ -202,6 +211,7 @@ const Op kConv2d{
     .infer = infer,
     .gradient = gradient,
     .rows = rows,
+    .wide_operands = wide_operands,
     .variants = kVariants,
     .cost = cost,
     .samples = conv2d_samples,
@@ -246,9 +256,11 @@ Tensor conv2d_input_gradient(const Tensor& w, const Tensor& dy, const Shape& inp
 
 Conv2dWeightGradientResult conv2d_weight_gradient(const Tensor& x, const Tensor& dy,
                                                   const Shape& kernel_shape, bool with_bias,
-                                                  const Conv2dOptions& options) {
+                                                  const Conv2dOptions& options,
+                                                  std::optional<Dtype> dtype) {
   Attrs attrs = attrs_of(options);
   attrs.set("kernel_shape", kernel_shape.dims());
+  if (dtype && *dtype != x.dtype()) attrs.set("dtype", std::string(name_of(*dtype)));
   if (with_bias) attrs.set("with_bias", int64_t{1});
   Tensors out = apply(kConv2dWeightGradient, {x, dy}, std::move(attrs));
   return {out[0], with_bias ? out[1] : Tensor()};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ extern const Op kConv2dWeightGradient;
 
 struct Conv2dOptions {
   std::array<Dim, 2> strides = {1, 1};
-  std::string padding = "valid";  // or "same"
+  std::string padding = "valid";  // or "same", or "explicit" with pads
+  std::array<Dim, 4> pads = {};   // top, bottom, left, right
   std::array<Dim, 2> dilations = {1, 1};
   Dim groups = 1;
   std::string activation = "none";  // or "relu"
@@ -32,12 +34,13 @@ Tensor conv2d_input_gradient(const Tensor& w, const Tensor& dy, const Shape& inp
                              const Conv2dOptions& options = {});
 
 struct Conv2dWeightGradientResult {
-  Tensor dw;  // (KH, KW, C / groups, O)
+  Tensor dw;  // (KH, KW, C / groups, O); of 16-bit operands float32 if asked for
   Tensor db;  // (O,), undefined without bias
 };
 Conv2dWeightGradientResult conv2d_weight_gradient(const Tensor& x, const Tensor& dy,
                                                   const Shape& kernel_shape, bool with_bias,
-                                                  const Conv2dOptions& options = {});
+                                                  const Conv2dOptions& options = {},
+                                                  std::optional<Dtype> dtype = {});
 
 // The numbers of one convolution, whichever of the three ops it comes from.
 struct Conv2dForm {

@@ -1,6 +1,6 @@
-// oneDNN kernels of conv2d, float32. Activations stay plain NHWC. Weights are taken in the layout
-// the library likes best (plain HWIO can be 2.7 times slower): they are packed into the workspace
-// before each run, and weight gradients are unpacked after it. Both cost microseconds.
+// oneDNN kernels of conv2d, float32 and bfloat16. Activations stay plain NHWC. Weights are taken in
+// the layout the library likes best (plain HWIO can be 2.7 times slower): they are packed into the
+// workspace before each run, and weight gradients are unpacked after it. Both cost microseconds.
 #include <algorithm>
 #include <limits>
 
@@ -22,16 +22,18 @@ struct Descs {
   dnnl_dims_t strides, dilations, before, after;
 };
 
-Descs describe(const Conv2dForm& f) {
+// `weights`: the dtype of w or dw. A bias is float32.
+Descs describe(const Conv2dForm& f, Dtype images, Dtype weights) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   std::vector<int64_t> kernel{f.filters / f.groups, f.channels / f.groups, h.kernel, w.kernel};
   if (f.groups > 1) kernel.insert(kernel.begin(), f.groups);
   Descs d{};
-  d.x = onednn_desc({f.batch, f.channels, h.in, w.in}, dnnl_nhwc);
-  d.y = onednn_desc({f.batch, f.filters, h.out, w.out}, dnnl_nhwc);
+  const auto type = onednn_type(images), weight_type = onednn_type(weights);
+  d.x = onednn_desc({f.batch, f.channels, h.in, w.in}, dnnl_nhwc, type);
+  d.y = onednn_desc({f.batch, f.filters, h.out, w.out}, dnnl_nhwc, type);
   if (f.bias) d.bias = onednn_desc({f.filters}, dnnl_a);
-  d.plain = onednn_desc(kernel, f.groups > 1 ? dnnl_hwigo : dnnl_hwio);
-  d.packed = onednn_desc(kernel, dnnl_format_tag_any);
+  d.plain = onednn_desc(kernel, f.groups > 1 ? dnnl_hwigo : dnnl_hwio, weight_type);
+  d.packed = onednn_desc(kernel, dnnl_format_tag_any, weight_type);
   const WindowAxis* axes[] = {&h, &w};
   for (int i = 0; i < 2; ++i) {
     d.strides[i] = axes[i]->stride;
@@ -131,7 +133,7 @@ bool supported(const PrepareCall& call, const Conv2dForm& f) {
       !countable(f.window.h.in, f.window.w.in, f.channels) ||
       !countable(f.window.h.out, f.window.w.out, f.filters))
     return false;
-  return call.in[0].dtype == Dtype::float32 && f.batch > 0;
+  return onednn_multiplies(call.in[0].dtype) && f.batch > 0;
 }
 
 // The backward descriptors ask for a forward one as a hint. False when the library has none.
@@ -149,7 +151,7 @@ std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall& call) {
   const Conv2dForm f = conv2d_form(call.in, call.attrs);
   if (!supported(call, f)) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
-  const Descs d = describe(f);
+  const Descs d = describe(f, call.in[0].dtype, call.in[1].dtype);
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;
   if (!describe_forward(backend, d, attr, desc)) return nullptr;
@@ -167,7 +169,7 @@ std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {
   const Conv2dForm f = conv2d_input_gradient_form(call.in, call.attrs);
   if (!supported(call, f)) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
-  const Descs d = describe(f);
+  const Descs d = describe(f, call.in[1].dtype, call.in[0].dtype);
   const OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc hint, desc;
   if (!describe_forward(backend, d, attr, hint)) return nullptr;
@@ -187,10 +189,12 @@ std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
   const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
   if (!supported(call, f)) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
-  const Descs d = describe(f);
+  const Descs d = describe(f, call.in[0].dtype, call.out[0].dtype);
   const OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc hint, desc;
-  if (!describe_forward(backend, d, attr, hint)) return nullptr;
+  // Forward weights have the images' dtype, whatever that of dw.
+  const Descs forward = describe(f, call.in[0].dtype, call.in[0].dtype);
+  if (!describe_forward(backend, forward, attr, hint)) return nullptr;
   if (dnnl_convolution_backward_weights_primitive_desc_create(
           desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
           d.bias.get(), d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),

@@ -36,6 +36,9 @@ struct DropoutMask {
 };
 DropoutForm dropout_form(const PrepareCall&);
 DropoutMask dropout_mask(const DropoutForm& form, const void* step_params);
+// `count` elements, the first of which is element 0 of the mask; y may be x.
+void dropout_tile(const float* x, float* y, Dim count, const DropoutMask& mask, double factor);
+void dropout_tile(const double* x, double* y, Dim count, const DropoutMask& mask, double factor);
 
 std::unique_ptr<Kernel> dropout_simd(const PrepareCall&);
 std::unique_ptr<Kernel> dropout_reference(const PrepareCall&);

@@ -23,6 +23,10 @@ void mask_range(const T* x, T* y, Dim begin, Dim end, const DropoutMask& mask, T
 
 }  // namespace
 
+void dropout_tile(const double* x, double* y, Dim count, const DropoutMask& mask, double factor) {
+  mask_range(x, y, 0, count, mask, factor);
+}
+
 DropoutForm dropout_form(const PrepareCall& call) {
   const Shape& x = call.in[0].shape;
   const Dim total = x.elements();

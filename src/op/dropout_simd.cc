@@ -1,5 +1,5 @@
-// dropout and its gradient, float32, compiled once for each SIMD target. Gives the bits of the
-// reference: words are integers, and each element is one product.
+// dropout and its gradient, float32 and bfloat16, compiled once for each SIMD target. Gives the
+// bits of the reference: words are integers, and each element is one product.
 #include "op/dropout.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+#include "op/simd_math-inl.h"
 
 constexpr int64_t kBlocks = 16;          // of four words, made side by side
 constexpr int64_t kWords = 4 * kBlocks;  // a group
@@ -70,10 +71,11 @@ HWY_INLINE void random_words(const DropoutMask& mask, uint64_t first, uint32_t* 
 
 #endif
 
-void dropout_range(const float* x, float* y, int64_t begin, int64_t end, const DropoutMask& mask,
-                   float factor) {
+template <class T>
+HWY_INLINE void dropout_loop(const T* x, T* y, int64_t begin, int64_t end, const DropoutMask& mask,
+                             float factor) {
   const Tag d;
-  const hn::Rebind<float, Tag> df;
+  const Floats df;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN uint32_t words[kWords];
   while (begin < end) {
@@ -83,13 +85,23 @@ void dropout_range(const float* x, float* y, int64_t begin, int64_t end, const D
     int64_t i = 0;
     for (; i + lanes <= count; i += lanes) {
       const auto dropped = hn::Lt(hn::LoadU(d, words + skip + i), hn::Set(d, mask.threshold));
-      const auto scaled = hn::Mul(hn::LoadU(df, x + begin + i), hn::Set(df, factor));
-      hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(df, dropped), scaled), df, y + begin + i);
+      const auto scaled = hn::Mul(load(x + begin + i), hn::Set(df, factor));
+      store(hn::IfThenZeroElse(hn::RebindMask(df, dropped), scaled), y + begin + i);
     }
     for (; i < count; ++i)
-      y[begin + i] = words[skip + i] >= mask.threshold ? x[begin + i] * factor : 0.0f;
+      y[begin + i] =
+          T(words[skip + i] >= mask.threshold ? static_cast<float>(x[begin + i]) * factor : 0.0f);
     begin += count;
   }
+}
+
+void dropout_f32(const float* x, float* y, int64_t begin, int64_t end, const DropoutMask& mask,
+                 float factor) {
+  dropout_loop(x, y, begin, end, mask, factor);
+}
+void dropout_bf16(const Bfloat16* x, Bfloat16* y, int64_t begin, int64_t end,
+                  const DropoutMask& mask, float factor) {
+  dropout_loop(x, y, begin, end, mask, factor);
 }
 
 }  // namespace pl::cpu::HWY_NAMESPACE
@@ -98,23 +110,37 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(dropout_range);
+HWY_EXPORT(dropout_f32);
+HWY_EXPORT(dropout_bf16);
+
+namespace {
+void dropout_range(const float* x, float* y, int64_t begin, int64_t end, const DropoutMask& mask,
+                   float factor) {
+  HWY_DYNAMIC_DISPATCH(dropout_f32)(x, y, begin, end, mask, factor);
+}
+void dropout_range(const Bfloat16* x, Bfloat16* y, int64_t begin, int64_t end,
+                   const DropoutMask& mask, float factor) {
+  HWY_DYNAMIC_DISPATCH(dropout_bf16)(x, y, begin, end, mask, factor);
+}
+}  // namespace
+
+void dropout_tile(const float* x, float* y, Dim count, const DropoutMask& mask, double factor) {
+  dropout_range(x, y, 0, count, mask, static_cast<float>(factor));
+}
 
 std::unique_ptr<Kernel> dropout_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const DropoutForm f = dropout_form(call);
   const int threads = call.backend.threads();
-  return make_kernel([f, threads](void* const* in, void* const* out, void*) {
-    const float* x = static_cast<const float*>(in[0]);
-    float* y = static_cast<float*>(out[0]);
-    const DropoutMask mask = dropout_mask(f, in[1]);
-    const float factor = static_cast<float>(f.factor());
-    parallel_ranges(
-        threads, f.total, f.total * 2,
-        [&](int64_t begin, int64_t end) {
-          HWY_DYNAMIC_DISPATCH(dropout_range)(x, y, begin, end, mask, factor);
-        },
-        64);
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() {
+    return make_kernel([f, threads](void* const* in, void* const* out, void*) {
+      const T* x = static_cast<const T*>(in[0]);
+      T* y = static_cast<T*>(out[0]);
+      const DropoutMask mask = dropout_mask(f, in[1]);
+      const float factor = static_cast<float>(f.factor());
+      parallel_ranges(
+          threads, f.total, f.total * 2,
+          [&](int64_t begin, int64_t end) { dropout_range(x, y, begin, end, mask, factor); }, 64);
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "op/cast.h"
 #include "op/infer.h"
 
 namespace pl {
@@ -21,7 +22,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
 }
 
 // Inputs: indices int32 S, dy (S..., D), and for the `onto` form a table (V, D) first. Attribute
-// depth: V. Output: (V, D).
+// depth: V; dtype of the output (V, D).
 Metas sums(const char* op, const Meta& indices, const Meta& dy, const Metas& in,
            const Attrs& attrs) {
   if (indices.dtype != Dtype::int32) reject(op, "int32 indices", in, attrs);
@@ -35,7 +36,8 @@ Metas sums(const char* op, const Meta& indices, const Meta& dy, const Metas& in,
   constexpr Dim kMost = std::numeric_limits<int32_t>::max();  // places are kept as int32
   if (depth < 0 || depth > kMost || indices.elements() > kMost)
     reject(op, "fewer than 2^31 rows and indices", in, attrs);
-  return checked(op, {{dy.dtype, Shape{depth, dy.shape.back()}}});
+  const Dtype dtype = result_dtype(op, dy.dtype, in, attrs);
+  return checked(op, {{dtype, Shape{depth, dy.shape.back()}}});
 }
 
 Metas gradient_infer(const Metas& in, const Attrs& attrs) {
@@ -47,20 +49,21 @@ Metas onto_infer(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = "embedding_gradient_onto";
   expect_operands(op, 3, 3, in, attrs);
   Metas out = sums(op, in[1], in[2], in, attrs);
-  if (in[0] != out[0]) reject(op, "a table (V, D) of dy's dtype first", in, attrs);
+  if (in[0] != out[0]) reject(op, "a table (V, D) of the result's dtype first", in, attrs);
   return out;
 }
 
 Tensors gradient(const GradientCall& call) {
-  return {embedding_gradient(call.in[1], call.dout[0], call.in[0].shape()[0]), Tensor()};
+  const Dim depth = call.in[0].shape()[0];
+  return {embedding_gradient(call.in[1], call.dout[0], depth, {}, call.dtype_of(0)), Tensor()};
 }
 
 Tensors gradient_gradient(const GradientCall& call) {
-  return {Tensor(), embedding(call.dout[0], call.in[0])};
+  return {Tensor(), cast(embedding(call.dout[0], call.in[0]), call.in[1].dtype())};
 }
 
 Tensors onto_gradient(const GradientCall& call) {
-  return {call.dout[0], Tensor(), embedding(call.dout[0], call.in[1])};
+  return {call.dout[0], Tensor(), cast(embedding(call.dout[0], call.in[1]), call.in[2].dtype())};
 }
 
 Rows rows(const Attrs&, RowMask in) {
@@ -181,8 +184,10 @@ Tensor embedding(const Tensor& table, const Tensor& indices) {
   return apply(kEmbedding, {table, indices})[0];
 }
 
-Tensor embedding_gradient(const Tensor& indices, const Tensor& dy, Dim depth, const Tensor& onto) {
-  const Attrs attrs{{"depth", depth}};
+Tensor embedding_gradient(const Tensor& indices, const Tensor& dy, Dim depth, const Tensor& onto,
+                          std::optional<Dtype> dtype) {
+  Attrs attrs{{"depth", depth}};
+  if (dtype && *dtype != dy.dtype()) attrs.set("dtype", std::string(name_of(*dtype)));
   if (onto.defined()) return apply(kEmbeddingGradientOnto, {onto, indices, dy}, attrs)[0];
   return apply(kEmbeddingGradient, {indices, dy}, attrs)[0];
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "op/embedding.h"
@@ -32,8 +33,8 @@ void group(const int32_t* indices, const Size& size, int32_t* first, int32_t* pl
 }
 
 // Columns [begin, end) of all rows. `onto` may be null, or `out` itself.
-template <class T>
-void sum_columns(const Size& size, const int32_t* first, const int32_t* places, const T* dy,
+template <class In, class T>
+void sum_columns(const Size& size, const int32_t* first, const int32_t* places, const In* dy,
                  const T* onto, T* out, Dim begin, Dim end) {
   T sum[kBlock];
   for (Dim v = 0; v < size.depth; ++v) {
@@ -46,66 +47,80 @@ void sum_columns(const Size& size, const int32_t* first, const int32_t* places, 
     }
     for (Dim at = begin; at < end; at += kBlock) {
       const Dim columns = std::min(kBlock, end - at);
-      const T* from = dy + places[first[v]] * size.width + at;
-      std::copy(from, from + columns, sum);
+      const In* from = dy + places[first[v]] * size.width + at;
+      for (Dim c = 0; c < columns; ++c) sum[c] = static_cast<T>(from[c]);
       for (int32_t p = first[v] + 1; p < first[v + 1]; ++p) {
         from = dy + places[p] * size.width + at;
-        for (Dim c = 0; c < columns; ++c) sum[c] += from[c];
+        for (Dim c = 0; c < columns; ++c) sum[c] += static_cast<T>(from[c]);
       }
       for (Dim c = 0; c < columns; ++c) row[at + c] = base ? base[at + c] + sum[c] : sum[c];
     }
   }
 }
 
-}  // namespace
+// Both forms: (indices, dy) and (onto, indices, dy). Threads share out the columns, so that the
+// order of a sum does not depend on them.
+template <class In, class T>
+std::unique_ptr<Kernel> gradient(const PrepareCall& call) {
+  const size_t i = call.in.size() - 2;
+  const Size size{call.in[i].elements(), call.out[0].shape[0], call.out[0].shape[1]};
+  const int threads = call.backend.threads();
+  constexpr Dim kLine = 64 / static_cast<Dim>(sizeof(T));
+  return make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        const int32_t* indices = static_cast<const int32_t*>(in[i]);
+        const In* dy = static_cast<const In*>(in[i + 1]);
+        const T* onto = i == 1 ? static_cast<const T*>(in[0]) : nullptr;
+        T* result = static_cast<T*>(out[0]);
+        int32_t* first = static_cast<int32_t*>(workspace);
+        int32_t* places = first + size.depth + 1;
+        group(indices, size, first, places);
+        parallel_ranges(
+            threads, size.width, (size.count + size.depth) * size.width,
+            [&](Dim begin, Dim end) {
+              sum_columns(size, first, places, dy, onto, result, begin, end);
+            },
+            kLine);
+      },
+      (size.depth + 1 + size.count) * static_cast<Bytes>(sizeof(int32_t)));
+}
 
-std::unique_ptr<Kernel> embedding_reference(const PrepareCall& call) {
-  return dispatch_float(call.in[0].dtype, [&]<class T>() {
-    const Size size{call.in[1].elements(), call.in[0].shape[0], call.in[0].shape[1]};
-    const int threads = call.backend.threads();
-    return make_kernel([=](void* const* in, void* const* out, void*) {
-      const T* table = static_cast<const T*>(in[0]);
-      const int32_t* indices = static_cast<const int32_t*>(in[1]);
-      T* y = static_cast<T*>(out[0]);
-      parallel_ranges(threads, size.count, size.count * size.width, [&](Dim begin, Dim end) {
-        for (Dim i = begin; i < end; ++i) {
-          T* row = y + i * size.width;
-          const Dim v = indices[i];
-          if (v >= 0 && v < size.depth)
-            std::copy(table + v * size.width, table + (v + 1) * size.width, row);
-          else
-            std::fill(row, row + size.width, std::numeric_limits<T>::quiet_NaN());
-        }
-      });
+// Row by row; T only moves.
+template <class T>
+std::unique_ptr<Kernel> gather(const PrepareCall& call, T nan) {
+  const Size size{call.in[1].elements(), call.in[0].shape[0], call.in[0].shape[1]};
+  const int threads = call.backend.threads();
+  return make_kernel([=](void* const* in, void* const* out, void*) {
+    const T* table = static_cast<const T*>(in[0]);
+    const int32_t* indices = static_cast<const int32_t*>(in[1]);
+    T* y = static_cast<T*>(out[0]);
+    parallel_ranges(threads, size.count, size.count * size.width, [&](Dim begin, Dim end) {
+      for (Dim i = begin; i < end; ++i) {
+        T* row = y + i * size.width;
+        const Dim v = indices[i];
+        if (v >= 0 && v < size.depth)
+          std::copy(table + v * size.width, table + (v + 1) * size.width, row);
+        else
+          std::fill(row, row + size.width, nan);
+      }
     });
   });
 }
 
-// Of both forms: (indices, dy) and (onto, indices, dy). Threads share out the columns, so that the
-// order of a sum does not depend on them.
+}  // namespace
+
+std::unique_ptr<Kernel> embedding_reference(const PrepareCall& call) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  if (call.in[0].dtype == Dtype::bfloat16) return gather(call, Bfloat16(kNan));
+  return dispatch_float(call.in[0].dtype,
+                        [&]<class T>() { return gather(call, static_cast<T>(kNan)); });
+}
+
 std::unique_ptr<Kernel> embedding_gradient_reference(const PrepareCall& call) {
-  return dispatch_float(call.out[0].dtype, [&]<class T>() {
-    const size_t i = call.in.size() - 2;
-    const Size size{call.in[i].elements(), call.out[0].shape[0], call.out[0].shape[1]};
-    const int threads = call.backend.threads();
-    constexpr Dim kLine = 64 / static_cast<Dim>(sizeof(T));
-    return make_kernel(
-        [=](void* const* in, void* const* out, void* workspace) {
-          const int32_t* indices = static_cast<const int32_t*>(in[i]);
-          const T* dy = static_cast<const T*>(in[i + 1]);
-          const T* onto = i == 1 ? static_cast<const T*>(in[0]) : nullptr;
-          T* result = static_cast<T*>(out[0]);
-          int32_t* first = static_cast<int32_t*>(workspace);
-          int32_t* places = first + size.depth + 1;
-          group(indices, size, first, places);
-          parallel_ranges(
-              threads, size.width, (size.count + size.depth) * size.width,
-              [&](Dim begin, Dim end) {
-                sum_columns(size, first, places, dy, onto, result, begin, end);
-              },
-              kLine);
-        },
-        (size.depth + 1 + size.count) * static_cast<Bytes>(sizeof(int32_t)));
+  return dispatch_float(call.out[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
+    if (call.in.back().dtype == call.out[0].dtype) return gradient<T, T>(call);
+    if constexpr (std::is_same_v<T, float>) return gradient<Bfloat16, float>(call);
+    return nullptr;
   });
 }
 

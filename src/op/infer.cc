@@ -22,7 +22,7 @@ void expect_operands(const char* op, size_t least, size_t most, const Metas& in,
 
 void expect_one_real(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 1, 1, in, attrs);
-  if (!is_real(in[0].dtype)) reject(op, "a float32 or float64 tensor", in, attrs);
+  if (!is_real(in[0].dtype)) reject(op, "a float32, float64 or bfloat16 tensor", in, attrs);
 }
 
 Metas checked(const char* op, Metas out) {
@@ -48,6 +48,14 @@ Dtype dtype_attr(const char* op, const Attrs& attrs) {
     throw UserError("[" + std::string(op) + "] expected the name of a dtype, received '" + name +
                     "'");
   return *dtype;
+}
+
+Dtype result_dtype(const char* op, Dtype own, const Metas& in, const Attrs& attrs) {
+  if (!attrs.has("dtype")) return own;
+  const Dtype dtype = dtype_attr(op, attrs);
+  if (dtype != own && dtype != wide(own))
+    reject(op, "a result of the operands' dtype or float32", in, attrs);
+  return dtype;
 }
 
 }  // namespace pl

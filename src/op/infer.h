@@ -15,8 +15,10 @@ namespace pl {
 void expect_operands(const char* op, size_t least, size_t most, const Metas& in,
                      const Attrs& attrs);
 
-// What plain loops compute in today; 16-bit floats join with their kernels.
-inline bool is_real(Dtype dtype) { return dtype == Dtype::float32 || dtype == Dtype::float64; }
+// What ops compute with. bfloat16 is stored alone: kernels widen it (op/widen.cc).
+inline bool is_real(Dtype dtype) {
+  return dtype == Dtype::float32 || dtype == Dtype::float64 || dtype == Dtype::bfloat16;
+}
 inline bool is_number(Dtype dtype) {
   return is_real(dtype) || dtype == Dtype::int32 || dtype == Dtype::int64;
 }
@@ -29,5 +31,8 @@ Metas checked(const char* op, Metas out);
 
 // The dtype that attribute `dtype` names.
 Dtype dtype_attr(const char* op, const Attrs& attrs);
+
+// Attribute dtype of ops whose result may be wider than their operands: `own` when absent.
+Dtype result_dtype(const char* op, Dtype own, const Metas& in, const Attrs& attrs);
 
 }  // namespace pl

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "op/op.h"
+#include "tensor/bfloat16.h"
 
 namespace pl {
 
@@ -38,6 +39,19 @@ std::unique_ptr<Kernel> dispatch_float(Dtype dtype, F body) {
       return body.template operator()<float>();
     case Dtype::float64:
       return body.template operator()<double>();
+    default:
+      return nullptr;
+  }
+}
+
+// Calls it with T = float or Bfloat16, for SIMD kernels that load both as float32; null for others.
+template <class F>
+std::unique_ptr<Kernel> dispatch_simd(Dtype dtype, F body) {
+  switch (dtype) {
+    case Dtype::float32:
+      return body.template operator()<float>();
+    case Dtype::bfloat16:
+      return body.template operator()<Bfloat16>();
     default:
       return nullptr;
   }

@@ -23,8 +23,12 @@ void expect_vectors(const char* op, const Metas& in, const Attrs& attrs) {
   checked(op, {x});
 }
 
-Meta parameter_of(const Meta& x) { return {x.dtype, Shape{x.shape.back()}}; }
-Meta moment_of(const Meta& x) { return {x.dtype, outer_shape(x.shape)}; }
+// Parameters and moments are float32 where x has 16 bits.
+Meta parameter_of(const Meta& x) { return {wide(x.dtype), Shape{x.shape.back()}}; }
+Meta moment_of(const Meta& x) { return {wide(x.dtype), outer_shape(x.shape)}; }
+RowMask wide_operands(const Attrs&, size_t) { return 0b110; }
+RowMask gradient_wide_operands(const Attrs&, size_t) { return 0b1110; }
+RowMask parameter_gradient_wide_operands(const Attrs&, size_t) { return 0b110; }
 
 // Inputs: x, gamma, beta. Attribute: epsilon. Outputs: y, mean, rstd.
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -205,6 +209,8 @@ const Op kLayerNorm{
     .gradient = gradient,
     .in_place = kInPlace,
     .rows = rows,
+    .cut = Cut::rows,
+    .wide_operands = wide_operands,
     .variants = kVariants,
     .cost = cost,
     .samples = samples,
@@ -216,6 +222,8 @@ const Op kLayerNormGradient{
     .infer = gradient_infer,
     .in_place = kGradientInPlace,
     .rows = gradient_rows,
+    .cut = Cut::rows,
+    .wide_operands = gradient_wide_operands,
     .variants = kGradientVariants,
     .cost = cost,
     .samples = gradient_samples,
@@ -226,6 +234,7 @@ const Op kLayerNormParameterGradient{
     .summary = "gradients of layer_norm for gamma and beta",
     .infer = parameter_gradient_infer,
     .rows = parameter_gradient_rows,
+    .wide_operands = parameter_gradient_wide_operands,
     .variants = kParameterGradientVariants,
     .cost = parameter_cost,
     .samples = parameter_gradient_samples,

@@ -1,6 +1,6 @@
-// layer_norm and its gradients, float32, compiled once for each SIMD target. Sums run in 16 lanes
-// whatever the vector width, and join in float64 after a block, so that all targets give the same
-// bits.
+// layer_norm and its gradients, float32 and bfloat16, compiled once for each SIMD target. Sums run
+// in 16 lanes whatever the vector width, and join in float64 after a block, so that all targets
+// give the same bits.
 #include "op/layer_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,6 +9,7 @@
 // After foreach_target.h, which includes this file again.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "hwy/highway.h"
@@ -50,26 +51,9 @@ HWY_INLINE void sum_row(Dim count, double* result, const Terms& terms) {
   }
 }
 
-HWY_INLINE FloatVector load(const float* x, Dim count) {
-  return count == kWidth ? hn::LoadU(Floats(), x) : load_part(x, count);
-}
-HWY_INLINE void store(FloatVector v, float* to, Dim count) {
-  if (count == kWidth)
-    hn::StoreU(v, Floats(), to);
-  else
-    store_part(v, to, count);
-}
-
-// Calls body(j, n) for the elements [j, j + n) of a row, n = kWidth but at its end.
-template <class Body>
-HWY_INLINE void along_row(Dim count, const Body& body) {
-  Dim j = 0;
-  for (; j + kWidth <= count; j += kWidth) body(j, kWidth);
-  if (j < count) body(j, count - j);
-}
-
-void normalise_rows(const float* x, const float* gamma, const float* beta, float* y, float* mean,
-                    float* rstd, Dim rows, Dim features, double epsilon) {
+template <class T>
+HWY_INLINE void normalise(const T* x, const float* gamma, const float* beta, T* y, float* mean,
+                          float* rstd, Dim rows, Dim features, double epsilon) {
   const Floats d;
   for (Dim r = 0; r < rows; ++r, x += features, y += features) {
     double sum, squares;
@@ -91,9 +75,9 @@ void normalise_rows(const float* x, const float* gamma, const float* beta, float
   }
 }
 
-void normalise_rows_gradient(const float* x, const float* gamma, const float* mean,
-                             const float* rstd, const float* dy, float* dx, Dim rows,
-                             Dim features) {
+template <class T>
+HWY_INLINE void normalise_gradient(const T* x, const float* gamma, const float* mean,
+                                   const float* rstd, const T* dy, T* dx, Dim rows, Dim features) {
   const Floats d;
   for (Dim r = 0; r < rows; ++r, x += features, dy += features, dx += features) {
     const auto average = hn::Set(d, mean[r]), inverse = hn::Set(d, rstd[r]);
@@ -114,8 +98,9 @@ void normalise_rows_gradient(const float* x, const float* gamma, const float* me
 
 // dgamma and dbeta of columns [first, first + width), width at most 2 * kLanes: in float32 over 64
 // rows, in float64 beyond.
-void sum_columns(const float* x, const float* mean, const float* rstd, const float* dy, Dim rows,
-                 Dim features, Dim first, Dim width, float* dgamma, float* dbeta) {
+template <class T>
+HWY_INLINE void sum_columns(const T* x, const float* mean, const float* rstd, const T* dy, Dim rows,
+                            Dim features, Dim first, Dim width, float* dgamma, float* dbeta) {
   constexpr Dim kShort = 64;
   const Floats d;
   double gammas[2 * kLanes] = {}, betas[2 * kLanes] = {};
@@ -145,76 +130,133 @@ void sum_columns(const float* x, const float* mean, const float* rstd, const flo
   }
 }
 
+// One of each for float32 and for bfloat16.
+void normalise_f32(const float* x, const float* gamma, const float* beta, float* y, float* mean,
+                   float* rstd, Dim rows, Dim features, double epsilon) {
+  normalise(x, gamma, beta, y, mean, rstd, rows, features, epsilon);
+}
+void normalise_bf16(const Bfloat16* x, const float* gamma, const float* beta, Bfloat16* y,
+                    float* mean, float* rstd, Dim rows, Dim features, double epsilon) {
+  normalise(x, gamma, beta, y, mean, rstd, rows, features, epsilon);
+}
+void normalise_gradient_f32(const float* x, const float* gamma, const float* mean,
+                            const float* rstd, const float* dy, float* dx, Dim rows, Dim features) {
+  normalise_gradient(x, gamma, mean, rstd, dy, dx, rows, features);
+}
+void normalise_gradient_bf16(const Bfloat16* x, const float* gamma, const float* mean,
+                             const float* rstd, const Bfloat16* dy, Bfloat16* dx, Dim rows,
+                             Dim features) {
+  normalise_gradient(x, gamma, mean, rstd, dy, dx, rows, features);
+}
+void sum_columns_f32(const float* x, const float* mean, const float* rstd, const float* dy,
+                     Dim rows, Dim features, Dim first, Dim width, float* dgamma, float* dbeta) {
+  sum_columns(x, mean, rstd, dy, rows, features, first, width, dgamma, dbeta);
+}
+void sum_columns_bf16(const Bfloat16* x, const float* mean, const float* rstd, const Bfloat16* dy,
+                      Dim rows, Dim features, Dim first, Dim width, float* dgamma, float* dbeta) {
+  sum_columns(x, mean, rstd, dy, rows, features, first, width, dgamma, dbeta);
+}
+
 }  // namespace pl::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(normalise_rows);
-HWY_EXPORT(normalise_rows_gradient);
-HWY_EXPORT(sum_columns);
+HWY_EXPORT(normalise_f32);
+HWY_EXPORT(normalise_bf16);
+HWY_EXPORT(normalise_gradient_f32);
+HWY_EXPORT(normalise_gradient_bf16);
+HWY_EXPORT(sum_columns_f32);
+HWY_EXPORT(sum_columns_bf16);
+
+namespace {
+
+template <class T>
+constexpr bool kNarrow = std::is_same_v<T, Bfloat16>;
+
+// The kernel for T, with its parameters in float32; null where they are not.
+template <class F>
+std::unique_ptr<Kernel> dispatch_rows(const PrepareCall& call, F body) {
+  for (size_t i = 1; i < call.in.size(); ++i)
+    if (call.in[i].shape != call.in[0].shape && call.in[i].dtype != Dtype::float32) return nullptr;
+  return dispatch_simd(call.in[0].dtype, body);
+}
+
+}  // namespace
 
 std::unique_ptr<Kernel> layer_norm_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const Dim features = call.in[0].shape.back(), rows = call.in[0].elements() / features;
   const int threads = call.backend.threads();
   const double epsilon = call.attrs.real("epsilon");
-  return make_kernel([=](void* const* in, void* const* out, void*) {
-    const float* x = static_cast<const float*>(in[0]);
-    const float* gamma = static_cast<const float*>(in[1]);
-    const float* beta = static_cast<const float*>(in[2]);
-    float* y = static_cast<float*>(out[0]);
-    float* mean = static_cast<float*>(out[1]);
-    float* rstd = static_cast<float*>(out[2]);
-    parallel_ranges(threads, rows, rows * features * 2, [&](Dim begin, Dim end) {
-      const Dim at = begin * features;
-      HWY_DYNAMIC_DISPATCH(normalise_rows)
-      (x + at, gamma, beta, y + at, mean + begin, rstd + begin, end - begin, features, epsilon);
+  return dispatch_rows(call, [&]<class T>() {
+    return make_kernel([=](void* const* in, void* const* out, void*) {
+      const T* x = static_cast<const T*>(in[0]);
+      const float* gamma = static_cast<const float*>(in[1]);
+      const float* beta = static_cast<const float*>(in[2]);
+      T* y = static_cast<T*>(out[0]);
+      float* mean = static_cast<float*>(out[1]);
+      float* rstd = static_cast<float*>(out[2]);
+      parallel_ranges(threads, rows, rows * features * 2, [&](Dim begin, Dim end) {
+        const Dim at = begin * features, count = end - begin;
+        if constexpr (kNarrow<T>) HWY_DYNAMIC_DISPATCH(normalise_bf16)
+        (x + at, gamma, beta, y + at, mean + begin, rstd + begin, count, features, epsilon);
+        else HWY_DYNAMIC_DISPATCH(normalise_f32)(x + at, gamma, beta, y + at, mean + begin,
+                                                 rstd + begin, count, features, epsilon);
+      });
     });
   });
 }
 
 std::unique_ptr<Kernel> layer_norm_gradient_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const Dim features = call.in[0].shape.back(), rows = call.in[0].elements() / features;
   const int threads = call.backend.threads();
-  return make_kernel([=](void* const* in, void* const* out, void*) {
-    const float* x = static_cast<const float*>(in[0]);
-    const float* gamma = static_cast<const float*>(in[1]);
-    const float* mean = static_cast<const float*>(in[2]);
-    const float* rstd = static_cast<const float*>(in[3]);
-    const float* dy = static_cast<const float*>(in[4]);
-    float* dx = static_cast<float*>(out[0]);
-    parallel_ranges(threads, rows, rows * features * 2, [&](Dim begin, Dim end) {
-      const Dim at = begin * features;
-      HWY_DYNAMIC_DISPATCH(normalise_rows_gradient)
-      (x + at, gamma, mean + begin, rstd + begin, dy + at, dx + at, end - begin, features);
+  return dispatch_rows(call, [&]<class T>() {
+    return make_kernel([=](void* const* in, void* const* out, void*) {
+      const T* x = static_cast<const T*>(in[0]);
+      const float* gamma = static_cast<const float*>(in[1]);
+      const float* mean = static_cast<const float*>(in[2]);
+      const float* rstd = static_cast<const float*>(in[3]);
+      const T* dy = static_cast<const T*>(in[4]);
+      T* dx = static_cast<T*>(out[0]);
+      parallel_ranges(threads, rows, rows * features * 2, [&](Dim begin, Dim end) {
+        const Dim at = begin * features, count = end - begin;
+        if constexpr (kNarrow<T>) HWY_DYNAMIC_DISPATCH(normalise_gradient_bf16)
+        (x + at, gamma, mean + begin, rstd + begin, dy + at, dx + at, count, features);
+        else HWY_DYNAMIC_DISPATCH(normalise_gradient_f32)(x + at, gamma, mean + begin, rstd + begin,
+                                                          dy + at, dx + at, count, features);
+      });
     });
   });
 }
 
 // Columns are shared out to threads, so that each sum has one order.
 std::unique_ptr<Kernel> layer_norm_parameter_gradient_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const Dim features = call.in[0].shape.back(), rows = call.in[0].elements() / features;
   const int threads = call.backend.threads();
-  return make_kernel([=](void* const* in, void* const* out, void*) {
-    const float* x = static_cast<const float*>(in[0]);
-    const float* mean = static_cast<const float*>(in[1]);
-    const float* rstd = static_cast<const float*>(in[2]);
-    const float* dy = static_cast<const float*>(in[3]);
-    float* dgamma = static_cast<float*>(out[0]);
-    float* dbeta = static_cast<float*>(out[1]);
-    constexpr Dim kColumns = 32;
-    parallel_ranges(
-        threads, features, rows * features * 2,
-        [&](Dim begin, Dim end) {
-          for (Dim first = begin; first < end; first += kColumns) HWY_DYNAMIC_DISPATCH(sum_columns)
-          (x, mean, rstd, dy, rows, features, first, std::min(kColumns, end - first), dgamma,
-           dbeta);
-        },
-        kColumns);
+  return dispatch_rows(call, [&]<class T>() {
+    return make_kernel([=](void* const* in, void* const* out, void*) {
+      const T* x = static_cast<const T*>(in[0]);
+      const float* mean = static_cast<const float*>(in[1]);
+      const float* rstd = static_cast<const float*>(in[2]);
+      const T* dy = static_cast<const T*>(in[3]);
+      float* dgamma = static_cast<float*>(out[0]);
+      float* dbeta = static_cast<float*>(out[1]);
+      constexpr Dim kColumns = 32;
+      auto sum = [&](Dim first, Dim width) {
+        if constexpr (kNarrow<T>) HWY_DYNAMIC_DISPATCH(sum_columns_bf16)
+        (x, mean, rstd, dy, rows, features, first, width, dgamma, dbeta);
+        else HWY_DYNAMIC_DISPATCH(sum_columns_f32)(x, mean, rstd, dy, rows, features, first, width,
+                                                   dgamma, dbeta);
+      };
+      parallel_ranges(
+          threads, features, rows * features * 2,
+          [&](Dim begin, Dim end) {
+            for (Dim first = begin; first < end; first += kColumns)
+              sum(first, std::min(kColumns, end - first));
+          },
+          kColumns);
+    });
   });
 }
 

@@ -33,7 +33,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   const Meta &h = in[0], &w = in[1], &labels = in[2];
   const bool tb = attrs.integer("transpose_b", 0);
   if (!is_real(h.dtype) || h.shape.rank() < 2 || w.dtype != h.dtype || w.shape.rank() != 2)
-    reject(kName, "rows (..., D) and a matrix of one dtype, float32 or float64", in, attrs);
+    reject(kName, "rows (..., D) and a matrix of one floating dtype", in, attrs);
   checked(kName, {h, w});
   const Dim inner = h.shape.back(), classes = w.shape[tb ? 0 : 1];
   if (w.shape[tb ? 1 : 0] != inner || classes < 1)
@@ -41,15 +41,19 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   if (inner < 1) reject(kName, "at least one feature", in, attrs);
   if (labels.dtype != Dtype::int32 || labels.elements() != h.elements() / inner)
     reject(kName, "an int32 label for each row of h", in, attrs);
-  if (bias && in[3] != Meta{h.dtype, Shape{classes}}) reject(kName, "a bias (C,)", in, attrs);
-  const Meta loss{h.dtype, labels.shape};
+  const Dtype full = wide(h.dtype);  // of all but h, w and dh
+  if (bias && in[3] != Meta{full, Shape{classes}}) reject(kName, "a bias (C,)", in, attrs);
+  const Meta loss{full, labels.shape};
   if (gradients && in.back() != loss) reject(kName, "dloss like the labels", in, attrs);
   Metas out{loss};
-  if (gradients) out.insert(out.end(), {h, w});
+  if (gradients) out.insert(out.end(), {h, {full, w.shape}});
   if (gradients && bias) out.push_back(in[3]);
   out.push_back({Dtype::float32, labels.shape});
   return checked(kName, std::move(out));
 }
+
+// Bias and dloss.
+RowMask wide_operands(const Attrs&, size_t) { return 0b11000; }
 
 // Labels and dloss must carry rows as h does, the weights must not.
 Rows rows_of(const Attrs& attrs, RowMask in, int out) {
@@ -145,6 +149,7 @@ const Op kLinearCrossEntropy{
     .in_place = kInPlace,
     .rows = rows,
     .rows_of = rows_of,
+    .wide_operands = wide_operands,
     .variants = kVariants,
     .cost = cost,
     .samples = samples,

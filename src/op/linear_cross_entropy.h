@@ -12,7 +12,7 @@ extern const Op kLinearCrossEntropy;
 struct LinearCrossEntropyResult {
   Tensor loss;     // as the labels; NaN for a label outside [0, C)
   Tensor dh;       // as h
-  Tensor dw;       // as w
+  Tensor dw;       // as w; float32 where that has 16 bits, like all that follows
   Tensor dbias;    // as bias, if there is one
   Tensor correct;  // float32, as the labels: 1 where the largest logit is the first at the label
 };

@@ -1,5 +1,6 @@
-// linear_cross_entropy for float32: oneDNN multiplies, vector code does the softmax while a block
-// of logits is in the cache. The last, shorter block has primitives of its own.
+// linear_cross_entropy: oneDNN multiplies, vector code does the softmax while a block of logits is
+// in the cache. With bfloat16 operands logits and sums stay float32; dlogits are rounded for the
+// products. The last, shorter block has primitives of its own.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,6 +13,7 @@
 #include "op/kernel.h"
 #include "op/linear_cross_entropy.h"
 #include "op/softmax_cross_entropy.h"
+#include "op/widen.h"
 
 namespace pl::cpu {
 namespace {
@@ -21,14 +23,16 @@ using Form = LinearCrossEntropyForm;
 // A matrix by its strides, in elements.
 struct Operand {
   Dim rows, columns, down, right;
+  dnnl_data_type_t type = dnnl_f32;
   OnednnDesc desc() const {
     OnednnDesc result;
     const dnnl_dims_t dims = {rows, columns}, strides = {down, right};
-    onednn_check(dnnl_memory_desc_create_with_strides(result.out(), 2, dims, dnnl_f32, strides),
+    onednn_check(dnnl_memory_desc_create_with_strides(result.out(), 2, dims, type, strides),
                  "describe a matrix");
     return result;
   }
-  Operand transposed() const { return {columns, rows, right, down}; }
+  Operand transposed() const { return {columns, rows, right, down, type}; }
+  Operand as(dnnl_data_type_t other) const { return {rows, columns, down, right, other}; }
 };
 
 // c (+)= a x b [+ bias].
@@ -64,9 +68,9 @@ class Product {
     return true;
   }
 
-  void run(const float* a, const float* b, float* c, void* scratch, const float* bias = nullptr) {
-    call_.set(a_, const_cast<float*>(a));
-    call_.set(b_, const_cast<float*>(b));
+  void run(const void* a, const void* b, void* c, void* scratch, const float* bias = nullptr) {
+    call_.set(a_, const_cast<void*>(a));
+    call_.set(b_, const_cast<void*>(b));
     call_.set(c_, c);
     if (bias_ >= 0) call_.set(bias_, const_cast<float*>(bias));
     if (scratch_ >= 0) call_.set(scratch_, scratch);
@@ -92,17 +96,22 @@ struct Products {
   Dim rows = 0, classes = 0;
   Product logits, dw, dh;
 
-  bool prepare(CpuBackend& backend, const Form& f) {
-    const Operand block{rows, classes, classes, 1}, h{rows, f.inner, f.inner, 1};
-    const Operand w = f.transpose_b ? Operand{f.inner, classes, 1, f.inner}
-                                    : Operand{f.inner, classes, f.classes, 1};  // (D, classes)
-    if (!logits.prepare(backend, h, w, block, f.bias >= 0, false)) return false;
+  // `type`: of h and w.
+  bool prepare(CpuBackend& backend, const Form& f, dnnl_data_type_t type) {
+    const Operand scores{rows, classes, classes, 1}, block = scores.as(type);
+    const Operand h{rows, f.inner, f.inner, 1, type};
+    const Operand w = f.transpose_b
+                          ? Operand{f.inner, classes, 1, f.inner, type}
+                          : Operand{f.inner, classes, f.classes, 1, type};  // (D, classes)
+    if (!logits.prepare(backend, h, w, scores, f.bias >= 0, false)) return false;
     if (f.dloss < 0) return true;
     const bool add_dw = f.rows > f.block, add_dh = f.classes > f.piece;
     const bool has_dw =
-        f.transpose_b ? dw.prepare(backend, block.transposed(), h, w.transposed(), false, add_dw)
-                      : dw.prepare(backend, h.transposed(), block, w, false, add_dw);
-    return has_dw && dh.prepare(backend, block, w.transposed(), h, false, add_dh);
+        f.transpose_b
+            ? dw.prepare(backend, block.transposed(), h, w.transposed().as(dnnl_f32), false, add_dw)
+            : dw.prepare(backend, h.transposed(), block, w.as(dnnl_f32), false, add_dw);
+    return has_dw &&
+           dh.prepare(backend, block, w.transposed(), add_dh ? h.as(dnnl_f32) : h, false, add_dh);
   }
 
   template <class F>
@@ -124,8 +133,8 @@ std::vector<Dim> cuts(Dim total, Dim whole) {
 class BlockedHead final : public Kernel {
  public:
   // `products`: for each cut of the rows each cut of the classes.
-  BlockedHead(const Form& form, std::vector<Products> products, int threads)
-      : f_(form), products_(std::move(products)), threads_(threads) {
+  BlockedHead(const Form& form, std::vector<Products> products, int threads, bool narrow)
+      : f_(form), products_(std::move(products)), threads_(threads), narrow_(narrow) {
     key = "rows" + std::to_string(f_.block) + ",classes" + std::to_string(f_.piece);
     library = "matmul";
     footprint = static_cast<Bytes>(sizeof *this);
@@ -142,7 +151,13 @@ class BlockedHead final : public Kernel {
     sums_at_ = align_up(logits, kAlignment);
     const Bytes sums =
         f_.dbias < 0 ? 0 : align_up(f_.classes * static_cast<Bytes>(sizeof(double)), kAlignment);
-    scratch_at_ = sums_at_ + sums;
+    rounded_at_ = sums_at_ + sums;
+    const bool rounds = narrow_ && f_.dloss >= 0;
+    dh_at_ = rounded_at_ + (rounds ? align_up(logits / 2, kAlignment) : 0);
+    const Bytes dh = rounds && f_.classes > f_.piece
+                         ? products_[0].rows * f_.inner * static_cast<Bytes>(sizeof(float))
+                         : 0;
+    scratch_at_ = dh_at_ + align_up(dh, kAlignment);
     workspace_bytes = scratch_at_ + scratch;
   }
 
@@ -168,6 +183,10 @@ class BlockedHead final : public Kernel {
     void* const* out;
     char* base;  // of the workspace
     float* logits() const { return reinterpret_cast<float*>(base); }
+    template <class T>
+    T* at(Bytes offset) const {
+      return reinterpret_cast<T*>(base + offset);
+    }
   };
 
   void clear(float* to, Dim count) const {
@@ -189,14 +208,15 @@ class BlockedHead final : public Kernel {
   }
 
   void run_block(const Block& block) {
-    const float* h = static_cast<const float*>(block.in[0]) + block.first * f_.inner;
-    const float* w = static_cast<const float*>(block.in[1]);
+    const Dim size = narrow_ ? sizeof(Bfloat16) : sizeof(float);  // of an element of h and w
+    const char* h = static_cast<const char*>(block.in[0]) + block.first * f_.inner * size;
+    const char* w = static_cast<const char*>(block.in[1]);
     const float* bias = f_.bias < 0 ? nullptr : static_cast<const float*>(block.in[f_.bias]);
     void* scratch = block.base + scratch_at_;
     const Dim step = f_.transpose_b ? f_.inner : 1;  // from a class to the next in w and dw
     for_pieces(block, [&](Dim c, Dim classes, float* logits) {
       products(block.rows, classes)
-          .logits.run(h, w + c * step, logits, scratch, bias ? bias + c : nullptr);
+          .logits.run(h, w + c * step * size, logits, scratch, bias ? bias + c : nullptr);
     });
     soften(block);
     if (f_.dloss < 0) return;
@@ -204,17 +224,32 @@ class BlockedHead final : public Kernel {
     for_pieces(block, [&](Dim c, Dim classes, const float* dlogits) {
       Product& product = products(block.rows, classes).dw;
       if (f_.transpose_b)
-        product.run(dlogits, h, dw + c * step, scratch);
+        product.run(factor(block, dlogits), h, dw + c * step, scratch);
       else
-        product.run(h, dlogits, dw + c * step, scratch);
+        product.run(h, factor(block, dlogits), dw + c * step, scratch);
       if (f_.dbias >= 0) add_columns(dlogits, block.rows, classes, block.base, c);
     });
     // May overwrite h, whose block is used up.
-    float* dh = static_cast<float*>(block.out[f_.dh]) + block.first * f_.inner;
-    if (f_.classes > f_.piece) clear(dh, block.rows * f_.inner);
+    char* dh = static_cast<char*>(block.out[f_.dh]) + block.first * f_.inner * size;
+    const Dim count = block.rows * f_.inner;
+    const bool sums = f_.classes > f_.piece;  // over pieces, in float32
+    float* sum = narrow_ ? block.at<float>(dh_at_) : reinterpret_cast<float*>(dh);
+    if (sums) clear(sum, count);
     for_pieces(block, [&](Dim c, Dim classes, const float* dlogits) {
-      products(block.rows, classes).dh.run(dlogits, w + c * step, dh, scratch);
+      void* to = sums ? static_cast<void*>(sum) : dh;
+      products(block.rows, classes)
+          .dh.run(factor(block, dlogits), w + c * step * size, to, scratch);
     });
+    if (sums && narrow_)
+      parallel_ranges(threads_, count, count, [&](Dim begin, Dim end) {
+        convert_range(sum + begin, reinterpret_cast<Bfloat16*>(dh) + begin, end - begin);
+      });
+  }
+
+  // dlogits as the products read them.
+  const void* factor(const Block& block, const float* dlogits) const {
+    if (!narrow_) return dlogits;
+    return block.at<Bfloat16>(rounded_at_) + (dlogits - block.logits());
   }
 
   // Logits become dlogits (without gradients: probabilities), in place.
@@ -257,6 +292,8 @@ class BlockedHead final : public Kernel {
     for_pieces(block, [&](Dim, Dim classes, float* logits) {
       float* row = logits + i * classes;
       scale_piece(row, of_row, row, classes);
+      if (!narrow_) return;
+      convert_range(row, block.at<Bfloat16>(rounded_at_) + (row - block.logits()), classes);
     });
   }
 
@@ -287,14 +324,15 @@ class BlockedHead final : public Kernel {
   Form f_;
   std::vector<Products> products_;
   int threads_;
-  Bytes sums_at_ = 0, scratch_at_ = 0;
+  bool narrow_;  // h, w and dh are bfloat16
+  Bytes sums_at_ = 0, rounded_at_ = 0, dh_at_ = 0, scratch_at_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall& call) {
   const Form f = linear_cross_entropy_form(call);
-  if (call.in[0].dtype != Dtype::float32 || f.rows == 0) return nullptr;
+  if (!onednn_multiplies(call.in[0].dtype) || f.rows == 0) return nullptr;
   // The library's generators count in 32 bits.
   if (std::max({f.rows, f.classes, f.inner}) > std::numeric_limits<int32_t>::max()) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
@@ -302,9 +340,10 @@ std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall& call) {
   for (Dim rows : cuts(f.rows, f.block))
     for (Dim classes : cuts(f.classes, f.piece)) {
       products.push_back({.rows = rows, .classes = classes});
-      if (!products.back().prepare(backend, f)) return nullptr;
+      if (!products.back().prepare(backend, f, onednn_type(call.in[0].dtype))) return nullptr;
     }
-  return std::make_unique<BlockedHead>(f, std::move(products), call.backend.threads());
+  return std::make_unique<BlockedHead>(f, std::move(products), call.backend.threads(),
+                                       call.in[0].dtype == Dtype::bfloat16);
 }
 
 }  // namespace pl::cpu

@@ -12,7 +12,8 @@ namespace {
 std::vector<Dim> leading(const Shape& shape) { return {shape.begin(), shape.end() - 1}; }
 Dim rows_of(const Shape& shape) { return Shape(leading(shape)).elements(); }
 
-// Inputs: a, b, [bias]. Attributes: transpose_a, transpose_b (0 or 1), activation ("none", "relu").
+// Inputs: a, b, [bias]. Attributes: transpose_a, transpose_b (0 or 1), activation ("none", "relu"),
+// dtype of the result.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("matmul", 2, 3, in, attrs);
   const Meta &a = in[0], &b = in[1];
@@ -21,7 +22,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
                      b.text() + " " + attrs.print());
   };
   if (a.shape.rank() < 2 || b.shape.rank() < 2) throw bad("two matrices");
-  if (a.dtype != b.dtype || !is_floating(a.dtype)) throw bad("one floating dtype");
+  if (a.dtype != b.dtype || !is_real(a.dtype)) throw bad("one dtype, float32, float64 or bfloat16");
   checked("matmul", {a, b});
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
   const bool sums = ta && !tb && (a.shape.rank() > 2 || b.shape.rank() > 2);
@@ -30,12 +31,13 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   if (ta && tb && a.shape.rank() != 2) throw bad("two matrices");
   const MatmulForm f = matmul_form(in, attrs);
   if (f.k != (tb ? b.shape[1] : rows_of(b.shape))) throw bad("equal inner dimensions");
-  if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{f.n}})
+  if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{f.n}} &&
+      in[2] != Meta{wide(a.dtype), Shape{f.n}})
     throw UserError("[matmul] expected a bias of " + Meta{a.dtype, Shape{f.n}}.text() +
                     ", received " + in[2].text());
   std::vector<Dim> dims = ta ? std::vector<Dim>{f.m} : leading(a.shape);
   dims.push_back(f.n);
-  return checked("matmul", {{a.dtype, Shape(std::move(dims))}});
+  return checked("matmul", {{result_dtype("matmul", a.dtype, in, attrs), Shape(std::move(dims))}});
 }
 
 std::vector<int64_t> leading_axes(const Tensor& x) {
@@ -52,10 +54,11 @@ Tensors gradient(const GradientCall& call) {
   const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
   Tensors out(call.in.size());
   // The gradient of b (weights) first: it can be used up before the next layer's gradient exists.
-  if (call.in.size() > 2 && call.wants(2)) out[2] = reduce_sum(dc, leading_axes(dc));
+  if (call.in.size() > 2 && call.wants(2))
+    out[2] = reduce_sum(dc, leading_axes(dc), false, call.dtype_of(2));
   if (call.wants(1))
-    out[1] = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta})
-                : matmul(a, dc, {.transpose_a = !ta});
+    out[1] = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta, .dtype = call.dtype_of(1)})
+                : matmul(a, dc, {.transpose_a = !ta, .dtype = call.dtype_of(1)});
   if (call.wants(0))
     out[0] = ta ? matmul(b, dc, {.transpose_a = tb, .transpose_b = true})
                 : matmul(dc, b, {.transpose_b = !tb});
@@ -160,6 +163,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, const Ten
   Attrs attrs;
   if (options.transpose_a) attrs.set("transpose_a", int64_t{1});
   if (options.transpose_b) attrs.set("transpose_b", int64_t{1});
+  const bool wider = options.dtype && *options.dtype != a.dtype();
+  if (wider) attrs.set("dtype", std::string(name_of(*options.dtype)));
   Tensors in{a, b};
   if (bias.defined()) in.push_back(bias);
   return apply(kMatmul, std::move(in), std::move(attrs))[0];

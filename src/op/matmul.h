@@ -2,6 +2,8 @@
 // more than two dimensions are matrices whose rows are counted by all dimensions but the last.
 #pragma once
 
+#include <optional>
+
 #include "op/op.h"
 
 namespace pl {
@@ -11,6 +13,7 @@ extern const Op kMatmul;
 struct MatmulOptions {
   bool transpose_a = false;
   bool transpose_b = false;
+  std::optional<Dtype> dtype = {};  // of the result: a's, or float32 for 16-bit operands
 };
 
 // a (M, K), b (K, N), each possibly transposed; bias (N,) may be undefined. Result (M, N).

@@ -1,4 +1,5 @@
-// CPU kernels of matmul: oneDNN for float32; a plain loop for the rest, and as the reference.
+// CPU kernels of matmul: oneDNN for float32 and bfloat16; a plain loop for the rest, and as the
+// reference.
 #include <algorithm>
 #include <limits>
 
@@ -85,15 +86,16 @@ std::unique_ptr<Kernel> matmul_kernel(OnednnCall call, bool bias, std::unique_pt
 
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
   const Form f = matmul_form(call.in, call.attrs);
-  if (call.in[0].dtype != Dtype::float32 || f.m == 0 || f.n == 0 || f.k == 0) return nullptr;
+  if (!onednn_multiplies(call.in[0].dtype) || f.m == 0 || f.n == 0 || f.k == 0) return nullptr;
   // The library's generators count in 32 bits.
   if (std::max({f.m, f.n, f.k}) > std::numeric_limits<int32_t>::max()) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
-  OnednnDesc a = onednn_desc({f.m, f.k}, f.transpose_a ? dnnl_ba : dnnl_ab);
-  OnednnDesc b = onednn_desc({f.k, f.n}, f.transpose_b ? dnnl_ba : dnnl_ab);
-  OnednnDesc c = onednn_desc({f.m, f.n}, dnnl_ab);
+  const auto type = onednn_type(call.in[0].dtype);
+  OnednnDesc a = onednn_desc({f.m, f.k}, f.transpose_a ? dnnl_ba : dnnl_ab, type);
+  OnednnDesc b = onednn_desc({f.k, f.n}, f.transpose_b ? dnnl_ba : dnnl_ab, type);
+  OnednnDesc c = onednn_desc({f.m, f.n}, dnnl_ab, onednn_type(call.out[0].dtype));
   OnednnDesc bias;
-  if (f.bias) bias = onednn_desc({1, f.n}, dnnl_ab);
+  if (f.bias) bias = onednn_desc({1, f.n}, dnnl_ab, onednn_type(call.in[2].dtype));
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;
   if (dnnl_matmul_primitive_desc_create(desc.out(), backend.engine(), a.get(), b.get(), bias.get(),

@@ -36,7 +36,8 @@ struct Effects {
 
 struct Cost {
   double flops = 0;
-  double bytes = 0;  // read and written
+  double bytes = 0;     // read and written
+  bool narrow = false;  // of 16-bit operands, which a library may multiply faster
 };
 
 // What `gradient` gets. It calls public op functions, so that one piece of code serves traced
@@ -45,7 +46,13 @@ struct GradientCall {
   const Attrs& attrs;
   std::span<const Tensor> in, out, dout;
   uint64_t wanted = ~uint64_t{0};  // bit i: the gradient of input i is asked for
+  uint64_t widened = 0;  // bit i: input i is a weight rounded to 16 bits, whose gradient is summed
+                         // in float32 and should come so
   bool wants(int i) const { return (wanted >> i) & 1; }
+  Dtype dtype_of(int i) const {
+    const Dtype own = in[static_cast<size_t>(i)].dtype();
+    return (widened >> i) & 1 ? wide(own) : own;
+  }
 };
 
 struct PrepareCall {
@@ -92,6 +99,14 @@ struct Sample {
   bool benchmark = false;  // large: timed by `plimsoll bench`, not stored as an answer
 };
 
+// How a call may be worked off in pieces, each through a kernel for fewer elements.
+enum class Cut : uint8_t {
+  none,
+  elements,  // operands and outputs of one shape, element by element; else none
+  rows,      // operands and outputs are like in[0] (..., D), or have one number for each of its
+             // rows, or belong to all rows; a row of the outputs depends on that row alone
+};
+
 struct Op {
   const char* name;
   const char* summary;                                 // one line for the docs table
@@ -110,6 +125,10 @@ struct Op {
   // these are themselves summed over samples, the parts of a split batch add up to the whole.
   bool additive = false;
   Effects effects = {};
+  Cut cut = Cut::none;
+  // In mixed precision: the operands (as bits) that stay float32 where in[0] has 16 bits, such as
+  // statistics; null: all are rounded.
+  RowMask (*wide_operands)(const Attrs&, size_t operands) = nullptr;
   std::span<const Variant> variants = {};
   Cost (*cost)(const Metas& in, const Metas& out, const Attrs&) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;

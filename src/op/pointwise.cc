@@ -21,9 +21,9 @@ Metas infer_binary(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = name_of(kind);
   expect_operands(op, 2, 2, in, attrs);
   if (in[0].dtype != in[1].dtype) reject(op, "operands of one dtype", in, attrs);
-  if (kind == Binary::divide && !is_real(in[0].dtype))
-    reject(op, "float32 or float64 operands", in, attrs);
-  if (!is_number(in[0].dtype)) reject(op, "float32, float64, int32 or int64 operands", in, attrs);
+  if (kind == Binary::divide && !is_real(in[0].dtype)) reject(op, "floating operands", in, attrs);
+  if (!is_number(in[0].dtype))
+    reject(op, "operands of a floating dtype, int32 or int64", in, attrs);
   Shape shape;
   if (!broadcast_shapes(in[0].shape, in[1].shape, &shape))
     reject(op, "shapes that broadcast", in, attrs);
@@ -67,8 +67,8 @@ Tensor binary(const Op& op, const Tensor& a, const Tensor& b) {
 template <class A, class B>
 Tensors binary_gradient(const GradientCall& call, A gradient_a, B gradient_b) {
   Tensors out(2);
-  if (call.wants(0)) out[0] = sum_to(gradient_a(), call.in[0].shape());
-  if (call.wants(1)) out[1] = sum_to(gradient_b(), call.in[1].shape());
+  if (call.wants(0)) out[0] = sum_to(gradient_a(), call.in[0].shape(), call.dtype_of(0));
+  if (call.wants(1)) out[1] = sum_to(gradient_b(), call.in[1].shape(), call.dtype_of(1));
   return out;
 }
 
@@ -182,6 +182,7 @@ constexpr Op binary_op(const char* summary, Gradient gradient) {
           .in_place = kBinaryInPlace,
           .rows = rows_binary,
           .additive = kind == Binary::add,
+          .cut = Cut::elements,
           .variants = kBinaryVariants<kind>,
           .cost = cost_cheap,
           .samples = samples_binary<kind>};
@@ -197,6 +198,7 @@ constexpr Op unary_op(const char* summary, bool dear = false) {
           .gradient = gradient,
           .in_place = kUnaryInPlace,
           .rows = rows_map,
+          .cut = Cut::elements,
           .variants = kUnaryVariants<kind>,
           .cost = dear ? cost_dear : cost_cheap,
           .samples = samples_unary<kind>};

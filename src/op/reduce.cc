@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "op/broadcast_to.h"
+#include "op/cast.h"
 #include "op/infer.h"
 #include "op/pointwise.h"
 #include "op/recorder.h"
@@ -13,7 +14,8 @@
 namespace pl {
 namespace {
 
-// Input: x. Attributes: axes (ascending, none negative, each once), keepdims (0 or 1).
+// Input: x. Attributes: axes (ascending, none negative, each once), keepdims (0 or 1), dtype of the
+// result.
 Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 1, 1, in, attrs);
   if (!is_number(in[0].dtype)) reject(op, "a float32, float64, int32 or int64 tensor", in, attrs);
@@ -30,7 +32,7 @@ Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
   if (next != axes.size())
     reject(op, "different axes, ascending, below the operand's rank", in, attrs);
   checked(op, {in[0]});
-  return {{in[0].dtype, Shape(std::move(dims))}};
+  return {{result_dtype(op, in[0].dtype, in, attrs), Shape(std::move(dims))}};
 }
 
 Metas infer_sum(const Metas& in, const Attrs& attrs) { return infer("reduce_sum", in, attrs); }
@@ -67,7 +69,7 @@ std::vector<Dim> kept_shape(const Shape& x, const Attrs& attrs) {
 
 Tensors gradient_sum(const GradientCall& call) {
   const Tensor& x = call.in[0];
-  const Tensor dy = reshape(call.dout[0], kept_shape(x.shape(), call.attrs));
+  const Tensor dy = cast(reshape(call.dout[0], kept_shape(x.shape(), call.attrs)), x.dtype());
   return {broadcast_to(dy, x.shape(), carries_rows(x))};
 }
 
@@ -148,9 +150,11 @@ std::vector<int64_t> normalised(const char* op, const Tensor& x, std::vector<int
   return axes;
 }
 
-Tensor reduce(const Op& op, const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+Tensor reduce(const Op& op, const Tensor& x, std::vector<int64_t> axes, bool keepdims,
+              std::optional<Dtype> dtype = {}) {
   Attrs attrs{{"axes", normalised(op.name, x, std::move(axes))}};
   if (keepdims) attrs.set("keepdims", int64_t{1});
+  if (dtype && *dtype != x.dtype()) attrs.set("dtype", std::string(name_of(*dtype)));
   return apply(op, {x}, std::move(attrs))[0];
 }
 
@@ -178,8 +182,9 @@ const Op kReduceMax{
     .samples = samples,
 };
 
-Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
-  return reduce(kReduceSum, x, std::move(axes), keepdims);
+Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes, bool keepdims,
+                  std::optional<Dtype> dtype) {
+  return reduce(kReduceSum, x, std::move(axes), keepdims, dtype);
 }
 
 Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
@@ -193,7 +198,7 @@ Tensor reduce_mean(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
   return scale(reduce_sum(x, std::move(axes), keepdims), 1 / count);
 }
 
-Tensor sum_to(const Tensor& x, const Shape& shape) {
+Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<Dtype> dtype) {
   if (x.shape() == shape) return x;
   const int extra = x.shape().rank() - shape.rank();
   bool fits = extra >= 0;
@@ -208,7 +213,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (!fits)
     throw UserError("[sum_to] expected a shape that broadcasts to the operand's, received " +
                     shape.text() + " and " + x.shape().text());
-  const Tensor sum = axes.empty() ? x : reduce_sum(x, std::move(axes));
+  const Tensor sum = axes.empty() ? x : reduce_sum(x, std::move(axes), false, dtype);
   return reshape(sum, shape.dims());
 }
 

@@ -2,6 +2,7 @@
 // split.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "op/op.h"
@@ -11,14 +12,16 @@ namespace pl {
 extern const Op kReduceSum;
 extern const Op kReduceMax;
 
-// Axes may be negative, counted from the end; none given means all. keepdims leaves them as 1.
-Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false);
+// Axes may be negative, counted from the end; none given means all. keepdims leaves them as 1. The
+// sum of 16-bit numbers may be asked for in float32.
+Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false,
+                  std::optional<Dtype> dtype = {});
 Tensor reduce_mean(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false);
 // The gradient is shared equally among equal maxima, as in TensorFlow.
 Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims = false);
 
 // Undoes a broadcast: sums x over the dimensions along which `shape` had been stretched.
-Tensor sum_to(const Tensor& x, const Shape& shape);
+Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<Dtype> dtype = {});
 
 namespace cpu {
 std::unique_ptr<Kernel> reduce_sum_tiled(const PrepareCall&);

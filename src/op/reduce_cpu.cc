@@ -8,6 +8,7 @@
 #include "backend/cpu/parallel.h"
 #include "op/kernel.h"
 #include "op/reduce.h"
+#include "op/widen.h"
 
 namespace pl::cpu {
 namespace {
@@ -38,9 +39,10 @@ struct Max {
   static T join(T a, T b) { return (a > b) | (a != a) ? a : b; }
 };
 
-constexpr Dim kRun = 4096;    // elements of a contiguous piece, rows of a column piece
-constexpr Dim kColumns = 64;  // columns of a piece
-constexpr Dim kShort = 32;    // rows summed in T before they join the totals
+constexpr Dim kRun = 4096;     // elements of a contiguous piece, rows of a column piece
+constexpr Dim kColumns = 512;  // columns of a piece at most: long runs of a row are read at the
+                               // speed of memory, short ones are not
+constexpr Dim kShort = 32;     // rows summed in T before they join the totals
 
 // x seen as (outer, reduced, inner). False when the reduced axes are not neighbours.
 struct Form {
@@ -62,16 +64,32 @@ bool form_of(const PrepareCall& call, Form* form) {
   return true;
 }
 
+// An element as a total, and back.
+template <class Total, class In>
+Total number(In x) {
+  if constexpr (std::is_same_v<In, Bfloat16>)
+    return static_cast<Total>(static_cast<float>(x));
+  else
+    return static_cast<Total>(x);
+}
+template <class Out, class Total>
+Out element(Total x) {
+  if constexpr (std::is_same_v<Out, Bfloat16>)
+    return Bfloat16(static_cast<float>(x));
+  else
+    return static_cast<Out>(x);
+}
+
 // Joins x[0, n) in eight lanes.
-template <class R, class T>
-typename R::Total join_run(const T* x, Dim n) {
+template <class R, class In>
+typename R::Total join_run(const In* x, Dim n) {
   using Total = typename R::Total;
   Total lanes[8];
   for (Total& lane : lanes) lane = R::start;
   Dim i = 0;
   for (; i + 8 <= n; i += 8)
-    for (Dim l = 0; l < 8; ++l) lanes[l] = R::join(lanes[l], static_cast<Total>(x[i + l]));
-  for (; i < n; ++i) lanes[i % 8] = R::join(lanes[i % 8], static_cast<Total>(x[i]));
+    for (Dim l = 0; l < 8; ++l) lanes[l] = R::join(lanes[l], number<Total>(x[i + l]));
+  for (; i < n; ++i) lanes[i % 8] = R::join(lanes[i % 8], number<Total>(x[i]));
   for (Dim half = 4; half > 0; half /= 2)
     for (Dim l = 0; l < half; ++l) lanes[l] = R::join(lanes[l], lanes[l + half]);
   return lanes[0];
@@ -86,15 +104,15 @@ Total join_pairwise(Total* parts, Dim count) {
 }
 
 // (outer, reduced) -> (outer,).
-template <class R, class T>
+template <class R, class In, class Out>
 std::unique_ptr<Kernel> along_runs(const Form& f, int threads) {
   using Total = typename R::Total;
   const Dim pieces = std::max<Dim>(1, (f.reduced + kRun - 1) / kRun);
   const Bytes workspace = pieces > 1 ? f.outer * pieces * static_cast<Bytes>(sizeof(Total)) : 0;
   return make_kernel(
       [f, threads, pieces](void* const* in, void* const* out, void* workspace) {
-        const T* x = static_cast<const T*>(in[0]);
-        T* y = static_cast<T*>(out[0]);
+        const In* x = static_cast<const In*>(in[0]);
+        Out* y = static_cast<Out*>(out[0]);
         Total* parts = static_cast<Total*>(workspace);
         parallel_ranges(threads, f.outer * pieces, f.outer * f.reduced, [&](Dim begin, Dim end) {
           for (Dim task = begin; task < end; ++task) {
@@ -102,14 +120,14 @@ std::unique_ptr<Kernel> along_runs(const Form& f, int threads) {
             const Dim count = std::min(kRun, f.reduced - first);
             const Total part = join_run<R>(x + task / pieces * f.reduced + first, count);
             if (pieces == 1)
-              y[task] = static_cast<T>(part);
+              y[task] = element<Out>(part);
             else
               parts[task] = part;
           }
         });
         if (pieces == 1) return;
         for (Dim o = 0; o < f.outer; ++o)
-          y[o] = static_cast<T>(join_pairwise<R>(parts + o * pieces, pieces));
+          y[o] = element<Out>(join_pairwise<R>(parts + o * pieces, pieces));
       },
       workspace);
 }
@@ -138,28 +156,46 @@ void join_short(const T* x, Dim rows, Dim stride, Dim width, T* part) {
   }
 }
 
+// The same for elements that are widened first.
+template <class R>
+void join_short(const Bfloat16* x, Dim rows, Dim stride, Dim width, float* part) {
+  float block[kShort * kColumns];
+  widen_rows(x, rows, stride, width, block);
+  join_short<R>(block, rows, width, width, part);
+}
+
+// Columns of a piece, so that every thread gets one. Each column is summed by itself: bits do not
+// depend on it.
+Dim columns_of(const Form& f, Dim pieces, int threads) {
+  constexpr Dim kLeast = 64;
+  const Dim wanted = f.outer * pieces >= threads ? f.inner : (f.inner + threads - 1) / threads;
+  return std::clamp((wanted + kLeast - 1) / kLeast * kLeast, kLeast, kColumns);
+}
+
 // (outer, reduced, inner) -> (outer, inner).
-template <class R, class T>
+template <class R, class In, class Out>
 std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
   using Total = typename R::Total;
+  using Element = std::conditional_t<std::is_same_v<In, Bfloat16>, float, In>;
   const Dim pieces = std::max<Dim>(1, (f.reduced + kRun - 1) / kRun);
-  const Dim blocks = (f.inner + kColumns - 1) / kColumns;
+  const Dim columns = columns_of(f, pieces, threads);
   const Bytes workspace =
       pieces > 1 ? f.outer * pieces * f.inner * static_cast<Bytes>(sizeof(Total)) : 0;
   return make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
-        const T* x = static_cast<const T*>(in[0]);
-        T* y = static_cast<T*>(out[0]);
+        const In* x = static_cast<const In*>(in[0]);
+        Out* y = static_cast<Out*>(out[0]);
         Total* parts = static_cast<Total*>(workspace);  // (outer, pieces, inner)
+        const Dim blocks = (f.inner + columns - 1) / columns;
         const Dim tasks = f.outer * pieces * blocks;
         parallel_ranges(threads, tasks, f.outer * f.reduced * f.inner, [&](Dim begin, Dim end) {
           for (Dim task = begin; task < end; ++task) {
-            const Dim column = task % blocks * kColumns, piece = task / blocks % pieces;
+            const Dim column = task % blocks * columns, piece = task / blocks % pieces;
             const Dim outer = task / blocks / pieces;
-            const Dim width = std::min(kColumns, f.inner - column);
+            const Dim width = std::min(columns, f.inner - column);
             const Dim last = std::min((piece + 1) * kRun, f.reduced);
             Total totals[kColumns];
-            T part[kColumns];
+            Element part[kColumns];
             for (Dim j = 0; j < width; ++j) totals[j] = R::start;
             for (Dim r = piece * kRun; r < last; r += kShort) {
               join_short<R>(x + (outer * f.reduced + r) * f.inner + column,
@@ -168,8 +204,8 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
                 totals[j] = R::join(totals[j], static_cast<Total>(part[j]));
             }
             if (pieces == 1) {
-              T* to = y + outer * f.inner + column;
-              for (Dim j = 0; j < width; ++j) to[j] = static_cast<T>(totals[j]);
+              Out* to = y + outer * f.inner + column;
+              for (Dim j = 0; j < width; ++j) to[j] = element<Out>(totals[j]);
             } else {
               std::copy_n(totals, width, parts + (outer * pieces + piece) * f.inner + column);
             }
@@ -180,18 +216,19 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
           Total* first = parts + o * pieces * f.inner;
           for (Dim p = 1; p < pieces; ++p)
             for (Dim j = 0; j < f.inner; ++j) first[j] = R::join(first[j], first[p * f.inner + j]);
-          for (Dim j = 0; j < f.inner; ++j) y[o * f.inner + j] = static_cast<T>(first[j]);
+          for (Dim j = 0; j < f.inner; ++j) y[o * f.inner + j] = element<Out>(first[j]);
         }
       },
       workspace);
 }
 
-template <class R, class T>
+template <class R, class In, class Out = In>
 std::unique_ptr<Kernel> tiled(const PrepareCall& call) {
   Form form;
   if (call.in[0].elements() == 0 || !form_of(call, &form)) return nullptr;
   const int threads = call.backend.threads();
-  return form.inner == 1 ? along_runs<R, T>(form, threads) : along_columns<R, T>(form, threads);
+  return form.inner == 1 ? along_runs<R, In, Out>(form, threads)
+                         : along_columns<R, In, Out>(form, threads);
 }
 
 // Some axes of x: where the k-th combination of their indices lies.
@@ -246,6 +283,9 @@ std::unique_ptr<Kernel> reference(const PrepareCall& call) {
 }  // namespace
 
 std::unique_ptr<Kernel> reduce_sum_tiled(const PrepareCall& call) {
+  if (call.in[0].dtype == Dtype::bfloat16)
+    return call.out[0].dtype == Dtype::float32 ? tiled<Sum<float>, Bfloat16, float>(call)
+                                               : tiled<Sum<float>, Bfloat16>(call);
   return dispatch_number(call.in[0].dtype, [&]<class T>() { return tiled<Sum<T>, T>(call); });
 }
 std::unique_ptr<Kernel> reduce_sum_reference(const PrepareCall& call) {

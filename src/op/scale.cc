@@ -45,6 +45,7 @@ const Op kScale{
     .gradient = gradient,
     .in_place = kInPlace,
     .rows = rows_map,
+    .cut = Cut::elements,
     .variants = kVariants,
     .cost = cost,
     .samples = samples,

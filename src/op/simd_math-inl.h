@@ -8,6 +8,30 @@ using Floats = hn::CappedTag<float, kLanes>;
 using FloatVector = hn::Vec<Floats>;
 constexpr Dim kWidth = static_cast<Dim>(hn::MaxLanes(Floats()));
 
+// A vector of elements: float32, or bfloat16 widened.
+HWY_INLINE FloatVector load(const float* x) { return hn::LoadU(Floats(), x); }
+HWY_INLINE FloatVector load(const Bfloat16* x) {
+  const hn::RebindToUnsigned<Floats> words;
+  const hn::Rebind<uint16_t, Floats> halves;
+  const auto bits = hn::LoadU(halves, reinterpret_cast<const uint16_t*>(x));
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(words, bits)));
+}
+HWY_INLINE void store(FloatVector v, float* to) { hn::StoreU(v, Floats(), to); }
+// Rounds to nearest, ties to even; NaN stays NaN.
+HWY_INLINE void store(FloatVector v, Bfloat16* to) {
+  const hn::RebindToUnsigned<Floats> words;
+  const hn::RebindToSigned<Floats> numbers;
+  const hn::Rebind<uint16_t, Floats> halves;
+  const auto word = hn::BitCast(words, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(words, 1));
+  const auto rounded = hn::Add(word, hn::Add(odd, hn::Set(words, 0x7FFF)));
+  const auto quiet = hn::Or(word, hn::Set(words, 0x400000));
+  const auto bits =
+      hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(words, hn::Eq(v, v)), rounded, quiet));
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(numbers, bits)), halves,
+             reinterpret_cast<uint16_t*>(to));
+}
+
 // The first `count` < kWidth elements; zeros behind.
 HWY_INLINE FloatVector load_part(const float* x, Dim count) {
   float part[kLanes] = {};
@@ -18,6 +42,38 @@ HWY_INLINE void store_part(FloatVector v, float* to, Dim count) {
   float part[kLanes];
   hn::StoreU(v, Floats(), part);
   for (Dim i = 0; i < count; ++i) to[i] = part[i];
+}
+
+HWY_INLINE FloatVector load_part(const Bfloat16* x, Dim count) {
+  float part[kLanes] = {};
+  for (Dim i = 0; i < count; ++i) part[i] = static_cast<float>(x[i]);
+  return hn::LoadU(Floats(), part);
+}
+HWY_INLINE void store_part(FloatVector v, Bfloat16* to, Dim count) {
+  float part[kLanes];
+  hn::StoreU(v, Floats(), part);
+  for (Dim i = 0; i < count; ++i) to[i] = Bfloat16(part[i]);
+}
+
+// The first `count` <= kWidth elements; zeros behind.
+template <class T>
+HWY_INLINE FloatVector load(const T* x, Dim count) {
+  return count == kWidth ? load(x) : load_part(x, count);
+}
+template <class T>
+HWY_INLINE void store(FloatVector v, T* to, Dim count) {
+  if (count == kWidth)
+    store(v, to);
+  else
+    store_part(v, to, count);
+}
+
+// Calls body(j, n) for the elements [j, j + n) of a row, n = kWidth but at its end.
+template <class Body>
+HWY_INLINE void along_row(Dim count, const Body& body) {
+  Dim j = 0;
+  for (; j + kWidth <= count; j += kWidth) body(j, kWidth);
+  if (j < count) body(j, count - j);
 }
 
 // The polynomial with these coefficients, highest power first, at x. Pairs of terms are summed side

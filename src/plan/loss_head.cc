@@ -8,10 +8,10 @@
 //   dx, w -> matmul -> dh;  dx, h -> matmul -> dw
 //   dx -> reduce_sum -> dbias
 //
-// Reshapes may stand between. dloss must not depend on the logits (a mean's does not); what it is
-// made from moves in front of the call. Evaluation has no gradient half. Sums over rows are cut by
-// the number of classes alone: whether this happens, and the bits it gives, depend neither on the
-// batch nor on a budget.
+// Reshapes may stand between, and in mixed precision casts: the call rounds no logits. dloss must
+// not depend on the logits (a mean's does not); what it is made from moves in front of the call.
+// Evaluation has no gradient half. Sums over rows are cut by the number of classes alone: whether
+// this happens, and the bits it gives, depend neither on the batch nor on a budget.
 #include <algorithm>
 
 #include "op/op.h"
@@ -31,7 +31,7 @@ struct Head {
   std::vector<NodeId> reshapes;                        // between them
 };
 
-// A value under all its shapes that keep the last dimension.
+// A value under all its shapes that keep the last dimension, and roundings.
 struct Family {
   std::vector<ValueId> values;
   std::vector<NodeId> reshapes, readers;
@@ -57,10 +57,16 @@ class Matcher {
     return std::find(graph_.keep.begin(), graph_.keep.end(), id) != graph_.keep.end();
   }
 
-  // The value that `id` is a reshaped view of.
+  // Another shape, or the rounding of logits and dlogits in mixed precision.
+  bool is_view(const Node& node) const {
+    auto dtype = [&](ValueId id) { return graph_.values[index(id)].meta.dtype; };
+    return node.op == "reshape" || (node.op == "cast" && is_floating(dtype(node.in[0])) &&
+                                    wide(dtype(node.in[0])) == wide(dtype(node.out[0])));
+  }
+  // The value that `id` is a view of.
   ValueId root(ValueId id) const {
     NodeId producer = graph_.values[index(id)].producer;
-    while (producer >= 0 && node(producer).op == "reshape") {
+    while (producer >= 0 && is_view(node(producer))) {
       id = node(producer).in[0];
       producer = graph_.values[index(id)].producer;
     }
@@ -72,7 +78,7 @@ class Matcher {
     Family result{.values = {id}};
     for (size_t v = 0; v < result.values.size(); ++v)
       for (NodeId reader : readers_[index(result.values[v])]) {
-        const bool view = node(reader).op == "reshape" && shape(node(reader).out[0]).rank() > 0 &&
+        const bool view = is_view(node(reader)) && shape(node(reader).out[0]).rank() > 0 &&
                           shape(node(reader).out[0]).back() == shape(id).back();
         (view ? result.reshapes : result.readers).push_back(reader);
         if (view) result.values.push_back(node(reader).out[0]);

@@ -30,4 +30,14 @@ std::optional<Dtype> dtype_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view name_of(Policy policy) {
+  return policy == kMixedBfloat16 ? "mixed_bfloat16" : name_of(policy.variable);
+}
+
+std::optional<Policy> policy_from_name(std::string_view name) {
+  for (const Policy policy : {Policy(Dtype::float32), Policy(Dtype::float64), kMixedBfloat16})
+    if (name == name_of(policy)) return policy;
+  return std::nullopt;
+}
+
 }  // namespace pl

@@ -1,6 +1,7 @@
 #include "trace/gradient.h"
 
 #include "base/error.h"
+#include "op/cast.h"
 #include "op/pointwise.h"
 
 namespace pl {
@@ -20,16 +21,32 @@ std::vector<bool> dependants(const Graph& graph, const Tensors& wrt) {
   return depends;
 }
 
+// Variables cast to 16 bits, under all their shapes.
+std::vector<bool> rounded_variables(const Graph& graph) {
+  std::vector<bool> rounded(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (node.op != "cast" && node.op != "reshape") continue;
+    const Value &in = graph.values[index(node.in[0])], &out = graph.values[index(node.out[0])];
+    const bool narrows = size_of(out.meta.dtype) < size_of(in.meta.dtype);
+    rounded[index(node.out[0])] = node.op == "reshape"
+                                      ? rounded[index(node.in[0])]
+                                      : in.variable >= 0 && narrows && is_floating(out.meta.dtype);
+  }
+  return rounded;
+}
+
 class Backward {
  public:
   Backward(Recorder& recorder, const Tensors& wrt)
       : recorder_(recorder),
         depends_(dependants(recorder.graph(), wrt)),
+        widened_(rounded_variables(recorder.graph())),
         sum_(recorder.graph().values.size()) {}
 
   void add(ValueId id, const Tensor& gradient) {
     Tensor& sum = sum_[index(id)];
-    sum = sum.defined() ? pl::add(sum, gradient) : gradient;
+    const Tensor part = widened_[index(id)] ? cast(gradient, wide(gradient.dtype())) : gradient;
+    sum = sum.defined() ? pl::add(sum, part) : part;
   }
 
   void visit(NodeId id) {
@@ -42,10 +59,11 @@ class Backward {
       dout.push_back(sum_[index(value)]);
       flows = flows || dout.back().defined();
     }
-    uint64_t wanted = 0;
+    uint64_t wanted = 0, widened = 0;
     for (size_t i = 0; i < node.in.size(); ++i) {
       in.push_back(tensor(node.in[i]));
       if (depends_[index(node.in[i])]) wanted |= uint64_t{1} << i;
+      if (widened_[index(node.in[i])]) widened |= uint64_t{1} << i;
     }
     if (!flows || !wanted) return;
     const Op& op = get_op(node.op);
@@ -53,7 +71,7 @@ class Backward {
       throw UserError("[gradient] " + node.path + ": expected an op with a gradient, received " +
                       node.op + "; stop the gradient before it or use another op");
     PathScope scope(&recorder_, node.path);
-    const Tensors gradients = op.gradient({node.attrs, in, out, dout, wanted});
+    const Tensors gradients = op.gradient({node.attrs, in, out, dout, wanted, widened});
     check(gradients.size() == in.size(), "an op's gradient must answer for every input");
     for (size_t i = 0; i < in.size(); ++i)
       if (gradients[i].defined() && ((wanted >> i) & 1)) add(node.in[i], gradients[i]);
@@ -68,6 +86,7 @@ class Backward {
 
   Recorder& recorder_;
   std::vector<bool> depends_;  // per value of the forward graph
+  std::vector<bool> widened_;  // likewise: its gradient is summed in float32
   Tensors sum_;                // gradient so far, per value of the forward graph
 };
 

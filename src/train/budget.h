@@ -48,7 +48,7 @@ struct CurvePoint {
 
 struct PlanReport {
   std::string model, optimizer, device = "cpu";
-  Dtype dtype = Dtype::float32;
+  Policy dtype;
   int64_t batch = 0;
   int threads = 1;
   std::optional<Bytes> budget;

@@ -61,13 +61,15 @@ void Model::compile(const CompileOptions& options) {
   if (!options.loss.value)
     throw UserError("[compile] loss: expected one, such as \"sparse_categorical_crossentropy\"");
   for (const std::string& metric : options.metrics) check_metric(metric);
-  if (options.dtype != Dtype::float32 && options.dtype != Dtype::float64)
-    throw UserError("[compile] dtype: expected float32 or float64, received " +
-                    std::string(name_of(options.dtype)));
-  if (state_->variables && options.dtype != state_->settings().dtype)
-    throw UserError("[compile] dtype: expected " + std::string(name_of(state_->settings().dtype)) +
+  if (policy_from_name(name_of(options.dtype)) != options.dtype)
+    throw UserError("[compile] dtype: expected float32, float64 or kMixedBfloat16, received " +
+                    std::string(name_of(options.dtype.variable)) + " variables and " +
+                    std::string(name_of(options.dtype.compute)) + " computation");
+  const Dtype existing = state_->settings().dtype.variable;
+  if (state_->variables && options.dtype.variable != existing)
+    throw UserError("[compile] dtype: expected " + std::string(name_of(existing)) +
                     ", in which the weights exist already, received " +
-                    std::string(name_of(options.dtype)) +
+                    std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
   state_->compiled =
       Compiled{options.optimizer.value, *options.loss.value, options.metrics, options.dtype};
@@ -104,7 +106,8 @@ std::vector<WeightInfo> Model::weights() {
   state_->require_built("weights");
   std::vector<WeightInfo> list;
   for (const NetworkWeight& weight : state_->network.weights())
-    list.push_back({weight.path, {state_->settings().dtype, weight.shape}, weight.trainable});
+    list.push_back(
+        {weight.path, {state_->settings().dtype.variable, weight.shape}, weight.trainable});
   return list;
 }
 

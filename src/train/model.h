@@ -42,7 +42,7 @@ struct CompileOptions {
   OptimizerChoice optimizer = {};  // required: Keras's default, RMSprop, is not built yet
   LossChoice loss = {};            // required
   std::vector<std::string> metrics = {};
-  Dtype dtype = Dtype::float32;  // of variables and of the computation: float32 or float64
+  Policy dtype = Dtype::float32;  // float32, float64 or kMixedBfloat16
 };
 
 // Samples with targets: two tensors, or a Source, which must outlive the call.

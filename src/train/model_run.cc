@@ -195,7 +195,7 @@ Tensor Model::predict(const Tensor& x, const PredictOptions& options) {
 Tensor Model::predict(Source& data, const PredictOptions& options) {
   if (!state_->network.built()) state_->build(data.fields()[0].sample.shape);
   const std::vector<Shape> outputs = state_->network.output_shapes();
-  const Meta meta{state_->settings().dtype, outputs.at(0).with_front(data.size())};
+  const Meta meta{state_->settings().dtype.variable, outputs.at(0).with_front(data.size())};
   ModelCall call(*state_, {.kind = StepKind::predict,
                            .data = &data,
                            .batch = options.batch_size,

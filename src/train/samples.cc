@@ -25,7 +25,7 @@ SampleSpec sample_of(const Source& source, const Network& network, const Compile
   if (!compiled.loss.name.empty() && network.output_shapes().size() == 1)
     sample.y.shape = match_trailing_one(
         sample.y.shape,
-        target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype).shape);
+        target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable).shape);
   return sample;
 }
 
@@ -51,9 +51,10 @@ void check_tokens(const Source& source, const Network& network) {
 
 SampleSpec wanted_sample(const Network& network, const Compiled& compiled) {
   SampleSpec sample;
-  sample.x = {network.vocabulary() > 0 ? Dtype::int32 : compiled.dtype, network.input_shapes()[0]};
+  sample.x = {network.vocabulary() > 0 ? Dtype::int32 : compiled.dtype.variable,
+              network.input_shapes()[0]};
   if (network.output_shapes().size() == 1)
-    sample.y = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype);
+    sample.y = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable);
   return sample;
 }
 

@@ -16,11 +16,12 @@ namespace {
 class SessionPlanner {
  public:
   SessionPlanner(Backend& backend, const VariableLayout& layout, const std::vector<Graph>& graphs,
-                 Bytes source_bytes, PlanMemory& memory)
+                 Bytes source_bytes, size_t fused_nodes, PlanMemory& memory)
       : backend_(backend),
         layout_(layout),
         graphs_(graphs),
         source_bytes_(source_bytes),
+        fused_nodes_(fused_nodes),
         memory_(memory) {}
 
   void make_pools(const Switches& switches, bool finest) {
@@ -129,6 +130,7 @@ class SessionPlanner {
   Bytes fixed(const KernelBill& bill, Bytes arena) const {
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
+                         .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
                          .arena = arena};
@@ -147,6 +149,7 @@ class SessionPlanner {
   const VariableLayout& layout_;
   const std::vector<Graph>& graphs_;
   Bytes source_bytes_;
+  size_t fused_nodes_;
   PlanMemory& memory_;
   std::vector<Pool> pools_;
 };
@@ -163,6 +166,18 @@ std::vector<SessionPoint> frontier_of(std::vector<SessionPoint> points) {
   return kept;
 }
 
+// Runs all passes; answers how many nodes became part of others.
+size_t run_counted_passes(Graph& graph) {
+  size_t before = graph.nodes.size(), fused = 0;
+  PassOptions options;
+  options.after = [&](const Pass& pass, const Graph& now, double) {
+    if (std::string_view(pass.name) == "fuse-pointwise") fused = before - now.nodes.size();
+    before = now.nodes.size();
+  };
+  run_passes(graph, options);
+  return fused;
+}
+
 }  // namespace
 
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
@@ -175,16 +190,17 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.metrics = compiled.metrics.size();
   result.memory = options.memory ? options.memory : std::make_shared<PlanMemory>(backend);
   std::vector<Graph> graphs;
+  size_t fused_nodes = 0;
   for (const Signature& signature : signatures) {
     graphs.push_back(trace_step(network, compiled, signature, sample));
-    run_passes(graphs.back());
+    fused_nodes += run_counted_passes(graphs.back());
   }
   // The signature with the most variables (a training one, if any) fixes the layout for all.
   const auto widest = std::max_element(
       graphs.begin(), graphs.end(),
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
-  SessionPlanner planner(backend, result.layout, graphs, source_bytes, *result.memory);
+  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes, *result.memory);
   planner.make_pools(only_unlimited(), false);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;

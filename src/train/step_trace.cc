@@ -34,7 +34,8 @@ void check_sample(const Network& network, const Compiled& compiled, const Signat
                     " without x_scale, received " + sample.x.text() + " times " +
                     std::to_string(sample.x_scale));
   if (signature.kind == StepKind::predict) return;
-  const Meta target = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype);
+  const Meta target =
+      target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable);
   const bool castable = is_floating(target.dtype) && is_floating(sample.y.dtype);
   if (sample.y.shape != target.shape || (sample.y.dtype != target.dtype && !castable))
     throw UserError("[fit] " + compiled.loss.name + ": expected targets of " + target.text() +
@@ -53,13 +54,13 @@ std::vector<Variable> step_variables(const Network& network, const Compiled& com
                                      bool training) {
   std::vector<Variable> list;
   for (const NetworkWeight& weight : network.weights())
-    list.push_back({weight.path, {compiled.dtype, weight.shape}, Category::parameters});
+    list.push_back({weight.path, {compiled.dtype.variable, weight.shape}, Category::parameters});
   if (!training) return list;
   for (const NetworkWeight& weight : network.weights()) {
     if (!weight.trainable) continue;
     for (const std::string& slot : compiled.optimizer->slots())
       list.push_back({std::string(compiled.optimizer->name()) + "/" + weight.path + "/" + slot,
-                      {compiled.dtype, weight.shape},
+                      {compiled.dtype.variable, weight.shape},
                       Category::optimizer});
   }
   return list;
@@ -94,15 +95,17 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   const Tensor params = recorder.input("step_params", step_params_meta(), false);
   {
     PathScope input(&recorder, "input");
-    const Dtype wanted = network.vocabulary() > 0 ? Dtype::int32 : compiled.dtype;
-    if (x.dtype() != wanted) x = cast(x, wanted);
-    if (sample.x_scale != 1) x = scale(x, sample.x_scale);
-    if (y.defined() && is_floating(y.dtype()) && y.dtype() != compiled.dtype)
-      y = cast(y, compiled.dtype);
+    const auto [variable, compute] = compiled.dtype;
+    // Scaled before it is rounded; bytes are exact in every dtype.
+    const bool scale_first = sample.x_scale != 1 && is_floating(x.dtype());
+    if (scale_first) x = scale(cast(x, variable), sample.x_scale);
+    x = cast(x, network.vocabulary() > 0 ? Dtype::int32 : compute);
+    if (sample.x_scale != 1 && !scale_first) x = scale(x, sample.x_scale);
+    if (y.defined() && is_floating(y.dtype())) y = cast(y, variable);
   }
-  const Tensor output = network.call({x}, weights, training, params)[0];
+  const Tensor output = network.call({x}, weights, training, params, compiled.dtype.compute)[0];
   if (signature.kind == StepKind::predict) {
-    recorder.keep(output, "output");
+    recorder.keep(cast(output, compiled.dtype.variable), "output");
     return recorder.take();
   }
 
@@ -121,7 +124,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   if (training) {
     Tensors wrt;
     for (const Trained& entry : trained) wrt.push_back(entry.weight);
-    const Tensors all = gradients(loss, wrt, fill(Shape{}, 1.0, compiled.dtype));
+    const Tensors all = gradients(loss, wrt, fill(Shape{}, 1.0, compiled.dtype.variable));
     for (size_t i = 0; i < trained.size(); ++i) {
       if (!all[i].defined()) continue;
       PathScope path(&recorder, std::string(compiled.optimizer->name()));

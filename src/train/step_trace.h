@@ -16,7 +16,7 @@ struct Compiled {
   OptimizerRef optimizer;
   Loss loss;
   std::vector<std::string> metrics;
-  Dtype dtype = Dtype::float32;  // of variables and of the computation
+  Policy dtype;  // of variables and of the computation
 };
 
 enum class StepKind : uint8_t { train, evaluate, predict };

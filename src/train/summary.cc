@@ -85,7 +85,7 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
   for (size_t w = 0; w < call.weights.size(); ++w) {
     if (call.layer->weights()[w].owner) continue;
     const NetworkWeight& weight = network.weights()[index(call.weights[w])];
-    const Meta meta{compiled ? compiled->dtype : Dtype::float32, weight.shape};
+    const Meta meta{compiled ? compiled->dtype.variable : Dtype::float32, weight.shape};
     const Bytes grant = align_up(meta.bytes(), CpuBackend::kAlignment);
     sum.count += meta.elements();
     sum.weights += grant;
@@ -113,7 +113,7 @@ std::string totals(const Network& network, const LayerBytes& sum, const Compiled
   auto line = [](const char* what, int64_t count, Bytes bytes) {
     return std::string(" ") + what + ": " + grouped(count) + " (" + format_bytes(bytes) + ")\n";
   };
-  const int64_t size = size_of(compiled ? compiled->dtype : Dtype::float32);
+  const int64_t size = size_of(compiled ? compiled->dtype.variable : Dtype::float32);
   const int64_t fixed = sum.count - trainable;
   std::string out = line("Total params", sum.count, sum.count * size) +
                     line("Trainable params", trainable, trainable * size) +

@@ -44,10 +44,9 @@ using OnednnPrimitive = OnednnHandle<dnnl_primitive_t, dnnl_primitive_destroy>;
 using OnednnMemory = OnednnHandle<dnnl_memory_t, dnnl_memory_destroy>;
 
 // Resident bytes of one primitive with its descriptors: upper bounds of what was measured over some
-// hundred shapes each with AVX-512 (AVX2 code is smaller). Convolutions, in any of the three
-// directions, took 50 to 120 KiB, reorders 8 to 24. Matmuls took 110 to 560: the library generates
-// code for each combination of rests that the blocking leaves, and twice when it splits K.
-inline constexpr Bytes kConvolutionFootprint = 128 * kKiB;
+// hundred shapes each with AVX-512 (AVX2 code is smaller). Reorders took 8 to 24 KiB; convolutions
+// have a table in onednn.cc. Matmuls took 110 to 560: the library generates code for each
+// combination of rests that the blocking leaves, and twice when it splits K.
 inline constexpr Bytes kReorderFootprint = 24 * kKiB;
 inline constexpr Bytes kMatmulFootprint = 176 * kKiB;     // M a multiple of 16, N of 64
 inline constexpr Bytes kMatmulRestFootprint = 40 * kKiB;  // more, for each that is not
@@ -58,6 +57,10 @@ inline constexpr Bytes kMatmulLongRestFootprint =
 // A plain (strided) or, with format_any, library-chosen description. dims in oneDNN's order.
 OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
                        dnnl_data_type_t type = dnnl_f32);
+dnnl_data_type_t onednn_type(Dtype dtype);  // float32 or bfloat16
+// Whether the library multiplies this dtype at full speed here. bfloat16 without instructions for
+// it is left to float32 kernels (op/widen.h): the library's fallbacks are slow.
+bool onednn_multiplies(Dtype dtype);
 OnednnAttr onednn_user_scratchpad();
 
 // The layout in oneDNN's letters, "ABcd16b16a": part of the numerics key.
