@@ -12,13 +12,22 @@ namespace pl::cpu {
 
 inline constexpr Dim kTapsPanel = 64;  // channels that are packed together
 
-// Pixels [from, from + count) of the input that tap `tap` adds to [to, to + count) of the output.
+// Packed pixels [from, from + count) of the input that tap `tap` adds to [to, to + count) of the
+// output.
 struct TapRun {
   Dim tap, from, to, count;
 };
 
+// The pixels of a map that are packed, in order: those that some tap reads or adds to.
+struct TapPixels {
+  Dim total;  // of the map
+  std::vector<Dim> used;
+  Dim count() const { return static_cast<Dim>(used.size()); }
+};
+
 struct TapsForm {
-  Dim batch, in_pixels, out_pixels;
+  Dim batch;
+  TapPixels in, out;
   Dim depth, width;  // channels on either side, multiples of 16
   Dim taps;
   std::vector<TapRun> runs;  // by tap

@@ -57,7 +57,7 @@ void transpose_block(const float* from, Dim stride, Dim rows, Dim columns, float
 void add_taps(const TapsForm& f, const float* in, const float* w, bool turned, Dim panel,
               float* block, float* out) {
   const Dim first = panel * kTapsPanel, columns = std::min(kTapsPanel, f.width - first);
-  std::fill(out, out + f.out_pixels * f.batch * columns, 0.0f);
+  std::fill(out, out + f.out.count() * f.batch * columns, 0.0f);
   for (size_t begin = 0, end = 0; begin < f.runs.size(); begin = end) {
     const Dim tap = f.runs[begin].tap;
     while (end < f.runs.size() && f.runs[end].tap == tap) ++end;
@@ -68,7 +68,7 @@ void add_taps(const TapsForm& f, const float* in, const float* w, bool turned, D
       else
         for (Dim i = 0; i < deep; ++i)
           std::copy_n(w + (tap * f.depth + k + i) * f.width + first, columns, block + i * columns);
-      const float* part = in + k * f.in_pixels * f.batch;
+      const float* part = in + k * f.in.count() * f.batch;
       for (size_t r = begin; r < end; ++r) {
         const TapRun& run = f.runs[r];
         const float* a = part + run.from * f.batch * deep;
@@ -87,8 +87,8 @@ void sum_taps(const TapsForm& f, const float* x, const float* dy, Dim x_panel, D
               float* dw) {
   const Dim c0 = x_panel * kTapsPanel, rows = std::min(kTapsPanel, f.depth - c0);
   const Dim o0 = dy_panel * kTapsPanel, columns = std::min(kTapsPanel, f.width - o0);
-  const float* a = x + c0 * f.in_pixels * f.batch;
-  const float* b = dy + o0 * f.out_pixels * f.batch;
+  const float* a = x + c0 * f.in.count() * f.batch;
+  const float* b = dy + o0 * f.out.count() * f.batch;
   size_t begin = 0;
   for (Dim tap = 0; tap < f.taps; ++tap) {
     size_t end = begin;
@@ -132,15 +132,19 @@ Dim packed_floats(Dim pixels, Dim batch, Dim channels) {
 }
 
 // images (batch, pixels, channels) to [panel][pixel][sample][channel].
-void pack(const float* images, Dim batch, Dim pixels, Dim channels, int threads, float* packed) {
-  parallel_ranges(threads, pixels, batch * pixels * channels, [&](Dim begin, Dim end) {
+void pack(const float* images, Dim batch, const TapPixels& pixels, Dim channels, int threads,
+          float* packed) {
+  const Dim count = pixels.count();
+  parallel_ranges(threads, count, batch * count * channels, [&](Dim begin, Dim end) {
     for (Dim b = 0; b < batch; ++b)
-      for (Dim pixel = begin; pixel < end; ++pixel)
+      for (Dim pixel = begin; pixel < end; ++pixel) {
+        const Dim at = pixels.used[static_cast<size_t>(pixel)];
         for (Dim c = 0; c < channels; c += kTapsPanel) {
-          const Dim count = std::min(kTapsPanel, channels - c);
-          std::copy_n(images + (b * pixels + pixel) * channels + c, count,
-                      packed + c * pixels * batch + (pixel * batch + b) * count);
+          const Dim some = std::min(kTapsPanel, channels - c);
+          std::copy_n(images + (b * pixels.total + at) * channels + c, some,
+                      packed + c * count * batch + (pixel * batch + b) * some);
         }
+      }
   });
 }
 
@@ -148,13 +152,22 @@ void pack(const float* images, Dim batch, Dim pixels, Dim channels, int threads,
 void unpack(const TapsForm& f, const float* packed, Dim panel, const float* bias, bool relu,
             float* images) {
   const Dim first = panel * kTapsPanel, count = std::min(kTapsPanel, f.width - first);
-  for (Dim b = 0; b < f.batch; ++b)
-    for (Dim pixel = 0; pixel < f.out_pixels; ++pixel) {
-      const float* from = packed + (pixel * f.batch + b) * count;
-      float* to = images + (b * f.out_pixels + pixel) * f.width + first;
+  const float zeros[kTapsPanel] = {};
+  for (Dim b = 0; b < f.batch; ++b) {
+    Dim next = 0;  // packed pixel
+    for (Dim pixel = 0; pixel < f.out.total; ++pixel) {
+      const bool used = next < f.out.count() && f.out.used[static_cast<size_t>(next)] == pixel;
+      const float* from = used ? packed + (next++ * f.batch + b) * count : zeros;
+      float* to = images + (b * f.out.total + pixel) * f.width + first;
       for (Dim c = 0; c < count; ++c) to[c] = bias ? from[c] + bias[first + c] : from[c];
       for (Dim c = 0; relu && c < count; ++c) to[c] = to[c] <= 0.0f ? 0.0f : to[c];
     }
+  }
+}
+
+Bytes footprint_of(const TapsForm& f) {
+  return static_cast<Bytes>(f.runs.size() * sizeof(TapRun)) +
+         (f.in.count() + f.out.count()) * static_cast<Bytes>(sizeof(Dim));
 }
 
 // Forward, or from dy to dx. Workspace: the input packed, the result packed, and for each thread a
@@ -163,11 +176,11 @@ class TapsConv final : public Kernel {
  public:
   TapsConv(TapsForm f, const Conv2dForm& conv, bool turned, int threads)
       : f_(std::move(f)), bias_(conv.bias), relu_(conv.relu), turned_(turned), threads_(threads) {
-    in_ = packed_floats(f_.in_pixels, f_.batch, f_.depth);
-    out_ = packed_floats(f_.out_pixels, f_.batch, f_.width);
+    in_ = packed_floats(f_.in.count(), f_.batch, f_.depth);
+    out_ = packed_floats(f_.out.count(), f_.batch, f_.width);
     workspace_bytes = (in_ + out_ + threads * kBlockFloats) * static_cast<Bytes>(sizeof(float));
     key = key_of();
-    footprint = static_cast<Bytes>(sizeof *this + f_.runs.size() * sizeof(TapRun));
+    footprint = static_cast<Bytes>(sizeof *this) + footprint_of(f_);
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {
@@ -175,12 +188,12 @@ class TapsConv final : public Kernel {
     const float* x = static_cast<const float*>(in[turned_ ? 1 : 0]);
     const float* bias = bias_ && !turned_ ? static_cast<const float*>(in[2]) : nullptr;
     float* packed = static_cast<float*>(workspace);
-    pack(x, f_.batch, f_.in_pixels, f_.depth, threads_, packed);
+    pack(x, f_.batch, f_.in, f_.depth, threads_, packed);
     const Dim panels = panels_of(f_.width);
     parallel_ranges(threads_, panels, f_.taps * f_.depth * f_.width, [&](Dim begin, Dim end) {
       float* block = packed + in_ + out_ + omp_get_thread_num() * kBlockFloats;
       for (Dim panel = begin; panel < end; ++panel) {
-        float* result = packed + in_ + panel * kTapsPanel * f_.out_pixels * f_.batch;
+        float* result = packed + in_ + panel * kTapsPanel * f_.out.count() * f_.batch;
         HWY_DYNAMIC_DISPATCH(add_taps)(f_, packed, w, turned_, panel, block, result);
         unpack(f_, result, panel, bias, relu_, static_cast<float*>(out[0]));
       }
@@ -199,19 +212,19 @@ class TapsWeightGradient final : public Kernel {
  public:
   TapsWeightGradient(const Conv2dForm& conv, int threads)
       : f_(taps_forward(conv)), bias_(conv.bias), threads_(threads) {
-    x_ = packed_floats(f_.in_pixels, f_.batch, f_.depth);
-    workspace_bytes =
-        (x_ + packed_floats(f_.out_pixels, f_.batch, f_.width)) * static_cast<Bytes>(sizeof(float));
+    x_ = packed_floats(f_.in.count(), f_.batch, f_.depth);
+    workspace_bytes = (x_ + packed_floats(f_.out.count(), f_.batch, f_.width)) *
+                      static_cast<Bytes>(sizeof(float));
     key = key_of();
-    footprint = static_cast<Bytes>(sizeof *this + f_.runs.size() * sizeof(TapRun));
+    footprint = static_cast<Bytes>(sizeof *this) + footprint_of(f_);
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {
     const float* dy = static_cast<const float*>(in[1]);
     float* x_packed = static_cast<float*>(workspace);
     float* dy_packed = x_packed + x_;
-    pack(static_cast<const float*>(in[0]), f_.batch, f_.in_pixels, f_.depth, threads_, x_packed);
-    pack(dy, f_.batch, f_.out_pixels, f_.width, threads_, dy_packed);
+    pack(static_cast<const float*>(in[0]), f_.batch, f_.in, f_.depth, threads_, x_packed);
+    pack(dy, f_.batch, f_.out, f_.width, threads_, dy_packed);
     const Dim across = panels_of(f_.width), tasks = panels_of(f_.depth) * across;
     parallel_ranges(threads_, tasks, f_.taps * f_.depth * f_.width, [&](Dim begin, Dim end) {
       for (Dim task = begin; task < end; ++task) HWY_DYNAMIC_DISPATCH(sum_taps)
@@ -223,7 +236,7 @@ class TapsWeightGradient final : public Kernel {
  private:
   void sum_bias(const float* dy, float* db) const {
     std::fill_n(db, f_.width, 0.0f);
-    for (Dim i = 0; i < f_.batch * f_.out_pixels; ++i)
+    for (Dim i = 0; i < f_.batch * f_.out.total; ++i)
       for (Dim o = 0; o < f_.width; ++o) db[o] += dy[i * f_.width + o];
   }
 

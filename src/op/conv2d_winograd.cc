@@ -6,7 +6,7 @@ namespace pl::cpu {
 namespace {
 
 constexpr Dim kLeastChannels = 32;
-constexpr Dim kMostWeights = 128 * 128;  // channels times filters: 2.3 MiB of transformed weights
+constexpr Dim kMostWeights = 256 * 256;  // channels times filters: 9 MiB of transformed weights
 // What a product costs here, in products of the plain kind: the transforms, and smaller matrices.
 constexpr double kDearness = 1.5;
 

@@ -292,7 +292,8 @@ HWY_EXPORT(sum_pixels);
 namespace {
 
 constexpr Dim kBlock = 24;  // tiles that a thread works on at a time
-constexpr Dim kChunk = 96;  // tiles that the weight gradient adds at a time
+// Tiles that the weight gradient adds at a time.
+Dim chunk_of(const WinogradForm& f) { return f.depth + f.width > 256 ? 48 : 96; }
 constexpr Dim kMultiple = 6;
 
 // Floats from one plane to the next. A line more than its size, so that an element's planes do not
@@ -371,8 +372,9 @@ class WinogradWeightGradient final : public Kernel {
   WinogradWeightGradient(const Conv2dForm& conv, int threads)
       : f_(winograd_forward(conv)), bias_(conv.bias), threads_(threads) {
     sums_ = plane_stride(f_.depth, f_.width);
-    x_ = plane_stride(kChunk, f_.depth);
-    dy_ = plane_stride(kChunk, f_.width);
+    chunk_ = chunk_of(f_);
+    x_ = plane_stride(chunk_, f_.depth);
+    dy_ = plane_stride(chunk_, f_.width);
     workspace_bytes = kPlanes * (sums_ + x_ + dy_) * static_cast<Bytes>(sizeof(float));
     key = key_of();
     footprint = sizeof *this;
@@ -383,8 +385,8 @@ class WinogradWeightGradient final : public Kernel {
     const float* dy = static_cast<const float*>(in[1]);
     float* dw = static_cast<float*>(out[0]);
     float* sums = static_cast<float*>(workspace);
-    for (Dim first = 0; first < f_.tiles(); first += kChunk)
-      add_chunk(x, dy, sums, first, std::min(kChunk, f_.tiles() - first));
+    for (Dim first = 0; first < f_.tiles(); first += chunk_)
+      add_chunk(x, dy, sums, first, std::min(chunk_, f_.tiles() - first));
     parallel_ranges(threads_, f_.depth, kPlanes * f_.depth * f_.width, [&](Dim begin, Dim end) {
       HWY_DYNAMIC_DISPATCH(kernel_of_planes)(sums, sums_, f_.depth, f_.width, begin, end, dw);
     });
@@ -422,6 +424,7 @@ class WinogradWeightGradient final : public Kernel {
   WinogradForm f_;
   bool bias_;
   int threads_;
+  Dim chunk_;          // tiles
   Dim sums_, x_, dy_;  // floats from one plane to the next
 };
 
