@@ -34,7 +34,7 @@ Words words(const char* command, const Case& c, Words more) {
 }
 
 std::vector<double> losses(const Case& c, Words more) {
-  more.insert(more.end(), {"--steps", "10", "--learning-rate", "1e-3"});
+  more.insert(more.end(), {"--steps", "10", "--learning-rate", "2e-4"});
   const Finished done = plimsoll(words("train", c, more));
   EXPECT_EQ(done.exit, 0) << done.err;
   std::vector<double> list;
