@@ -5,8 +5,12 @@
 #include "base/error.h"          // UserError, DataError, DoesNotFit, ...
 #include "data/source.h"         // fashion_mnist_source, npz_source, open_source, ...
 #include "data/tensor_source.h"  // tensor_source
+#include "model/densenet.h"      // densenet121
 #include "model/gpt.h"           // gpt, kGptTiny, ...
 #include "model/layers.h"        // Dense, Conv2D, ..., Input
+#include "model/mobilenet.h"     // mobilenet_v2
+#include "model/resnet.h"        // resnet18, resnet50
+#include "model/unet.h"          // unet, kUnet
 #include "model/vit.h"           // vit, kVitB16
 #include "op/functions.h"        // matmul, add, tanh, ...: what layers of your own are made of
 #include "report/plan_report.h"  // to_text, to_json of a PlanReport

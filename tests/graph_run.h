@@ -18,18 +18,25 @@
 
 namespace pl::test {
 
-// A graph behind its passes, whole or in micro-batches.
-inline Prepared prepare_split(Graph graph, Backend& backend, int64_t trips,
-                              const Decision& decision = {}) {
+// A graph as it is, planned and validated.
+inline Prepared prepare_as_is(Graph graph, Backend& backend, const Decision& decision = {}) {
   Prepared result;
   const VariableLayout layout = layout_variables(graph.variables, backend.alignment());
-  result.split = trips;
-  result.graph = trips > 1 ? split_batch(graph, trips) : std::move(graph);
+  result.graph = std::move(graph);
   KernelBook book(backend);
   result.facts = book.facts(result.graph);
   result.plan = make_plan(result.graph, result.facts, layout, backend.alignment(), decision);
   validate(result.graph, result.plan, result.facts);
   result.kernels = book.kernels(result.graph);
+  return result;
+}
+
+// A graph behind its passes, whole or in micro-batches.
+inline Prepared prepare_split(Graph graph, Backend& backend, int64_t trips,
+                              const Decision& decision = {}) {
+  Prepared result =
+      prepare_as_is(trips > 1 ? split_batch(graph, trips) : std::move(graph), backend, decision);
+  result.split = trips;
   return result;
 }
 
@@ -129,16 +136,7 @@ class PlannedRun {
     std::vector<Executor::Bound> steps = loop.steps;
     for (const auto& [sum, bytes] : loop.sums) std::memset(sum, 0, static_cast<size_t>(bytes));
     for (int64_t trip = 0; trip < loop.trips; ++trip) {
-      for (const auto& [from, to] : loop.params) {
-        StepParams params;
-        std::memcpy(&params, from, sizeof params);
-        params.row_offset += trip * loop.samples;
-        params.call_rows = loop.samples;
-        std::memcpy(to, &params, sizeof params);
-      }
-      for (const auto& move : loop.moving)
-        (move.out ? steps[move.step].out : steps[move.step].in)[move.operand] =
-            move.first + trip * move.stride;
+      loop.prepare(trip, steps);
       for (size_t s = 0; s < steps.size(); ++s)
         each(Call{*loop.body, s, l, *steps[s].kernel, steps[s].node, steps[s].in, steps[s].out,
                   steps[s].workspace});

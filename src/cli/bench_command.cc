@@ -1,5 +1,5 @@
-// `plimsoll bench`: kernels at the shapes of their benchmark samples, whole steps, and for each
-// step the bare list of its prepared kernels, so that what the engine adds can be seen.
+// `plimsoll bench`: kernels at the shapes of their benchmark samples, whole steps, for each step
+// the bare list of its prepared kernels, so that what the engine adds can be seen, and planning.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -40,14 +40,15 @@ double timed(const std::function<void()>& body) {
 }
 
 // Times several bodies in turn, so that a disturbance hits all of them alike.
-std::vector<Times> interleaved(const std::vector<std::function<void()>>& bodies) {
+std::vector<Times> interleaved(const std::vector<std::function<void()>>& bodies,
+                               int min_runs = kMinRuns) {
   std::vector<Times> times(bodies.size());
-  for (int warm = 0; warm < 2; ++warm)
+  for (int warm = 0; warm < (min_runs < kMinRuns ? 1 : 2); ++warm)
     for (const auto& body : bodies) body();
   const auto start = Clock::now();
   for (int run = 0; run < kMaxRuns; ++run) {
     for (size_t b = 0; b < bodies.size(); ++b) times[b].ms.push_back(timed(bodies[b]));
-    if (run + 1 >= kMinRuns &&
+    if (run + 1 >= min_runs &&
         std::chrono::duration<double>(Clock::now() - start).count() > kSecondsPerBench)
       break;
   }
@@ -70,6 +71,10 @@ constexpr StepCase kSteps[] = {{"mlp", 32},       {"mlp", 256},       {"mlp", 20
                                {"small-cnn", 32}, {"small-cnn", 256}, {"small-cnn", 2048},
                                {"gpt-tiny", 8}};
 
+// The plans that are timed, each with its whole frontier, kernels prepared and all.
+constexpr StepCase kPlans[] = {{"mnist-cnn", 256}, {"gpt-tiny", 32}, {"gpt2", 64}, {"gpt2-xl", 8}};
+constexpr int kPlanRuns = 3;
+
 class Bench {
  public:
   explicit Bench(const BenchOptions& options) : options_(options), backend_(options.threads) {}
@@ -80,6 +85,7 @@ class Bench {
       for (const Sample& sample : op->samples())
         if (sample.benchmark) bench_sample(*op, sample);
     for (const auto& [model, batch] : kSteps) bench_step(find_builtin(model), batch);
+    for (const auto& [model, batch] : kPlans) bench_plan(find_builtin(model), batch);
     return std::move(results_);
   }
 
@@ -120,13 +126,34 @@ class Bench {
     }
   }
 
+  static Compiled compiled_for(const BuiltinModel& model) {
+    Compiled compiled{
+        Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
+    compiled.loss.from_logits = model.logits;
+    return compiled;
+  }
+
+  void bench_plan(const BuiltinModel& model, int64_t batch) {
+    const std::string name = "plan/" + std::string(model.name) + "/b" + std::to_string(batch);
+    if (!wanted(name)) return;
+    const Network network = model.build(model.input, model.classes);
+    const Compiled compiled = compiled_for(model);
+    const SampleSpec sample = wanted_sample(network, compiled);
+    auto times = interleaved({[&] {
+                               PlanOptions options{
+                                   .all = true, .memory = std::make_shared<PlanMemory>(backend_)};
+                               plan_session(network, compiled, backend_, {{StepKind::train, batch}},
+                                            sample, 0, nullptr, options);
+                             }},
+                             kPlanRuns);
+    add(summarize(name, std::move(times[0]), {}));
+  }
+
   void bench_step(const BuiltinModel& model, int64_t batch) {
     const std::string tail = std::string(model.name) + "/b" + std::to_string(batch);
     if (!wanted("step/" + tail) && !wanted("kernels/" + tail)) return;
     const Network network = model.build(model.input, model.classes);
-    Compiled compiled{
-        Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
-    compiled.loss.from_logits = model.logits;
+    const Compiled compiled = compiled_for(model);
     SampleSpec sample = wanted_sample(network, compiled);
     sample.resident = true;
     SessionPlan plan =

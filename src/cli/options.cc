@@ -91,7 +91,9 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--steps", "stop after so many steps [synthetic: 100]");
   text("--seed", "of weights, shuffling, dropout and synthetic data [0]");
   text("--shuffle", "on or off [on]");
-  text("--split", "auto, off, or K: work the batch off in K parts, with exact sums [auto]");
+  text("--split",
+       "auto, off, or K: work the batch off in K parts, with exact sums [auto]; a multiple of "
+       "the batch means bands of image rows");
   text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
   text("--offload", "off (moving values to other memory is not built yet) [off]");
   app.add_flag("--json", run.json, "print JSON on stdout and nothing else there");

@@ -137,7 +137,7 @@ class Calibration {
 
   // How much faster a library multiplies bfloat16; slower where it has to be widened.
   void measure_narrow(Rates& rates) {
-    constexpr int64_t kSide = 320;
+    constexpr int64_t kSide = 256;  // fits in the smallest buffer
     auto seconds = [&](Dtype dtype) {
       const Meta meta{dtype, Shape{kSide, kSide}};
       return Call(backend_, "matmul", {meta, meta}, buffer_.data()).seconds();

@@ -254,7 +254,9 @@ TEST(CostTable, LearnsTheStepsOfAPlan) {
   const Tensor y = r.input("y", {Dtype::float32, Shape{8}}, true);
   r.keep(tanh(x), "a");
   r.keep(tanh(tanh(y)), "b");
-  const PlannedRun run(r.take(), backend);
+  PassOptions apart;
+  apart.off = {"fuse-pointwise"};
+  const PlannedRun run(r.take(), backend, apart);
   CostTable table(1);
   const double times[] = {1, 2, 4};  // the last two are equal calls: 3 in the mean
   const auto learn = [&] {

@@ -11,21 +11,25 @@
 namespace pl {
 namespace {
 
-// Value -> place of the first trip and bytes between trips, for a body's sliced and stacked values.
+// A body's sliced or stacked value, or an alias of one, and where each trip has it.
 struct Track {
   ValueId value;
-  Bytes stride;
+  std::vector<Bytes> at;  // per trip, from the first one's place
 };
 
-std::vector<Track> tracks_of(const Loop& loop) {
+std::vector<Track> tracks_of(const Graph& graph, const Loop& loop) {
   const std::vector<ValueId> root = alias_roots(loop.body);
-  std::vector<ValueId> moving;
-  for (const Loop::In& link : loop.sliced) moving.push_back(link.body);
-  for (const Loop::Out& link : loop.stacked) moving.push_back(root[index(link.body)]);
   std::vector<Track> tracks;
-  for (size_t v = 0; v < root.size(); ++v)
-    if (std::find(moving.begin(), moving.end(), root[v]) != moving.end())
-      tracks.push_back({static_cast<ValueId>(v), loop.body.values[v].meta.bytes()});
+  auto follow = [&](ValueId body, ValueId outer, const std::vector<int64_t>& starts) {
+    std::vector<Bytes> at;
+    for (int64_t trip = 0; trip < loop.trips; ++trip)
+      at.push_back(trip_offset(loop, loop.body.values[index(body)].meta,
+                               graph.values[index(outer)].meta, starts, trip));
+    for (size_t v = 0; v < root.size(); ++v)
+      if (root[v] == root[index(body)]) tracks.push_back({static_cast<ValueId>(v), at});
+  };
+  for (const Loop::In& link : loop.sliced) follow(link.body, link.outer, link.starts);
+  for (const Loop::Out& link : loop.stacked) follow(link.body, link.outer, {});
   return tracks;
 }
 
@@ -65,19 +69,25 @@ Executor::Bound Executor::bind(const Graph& graph, const Step& step, const Kerne
 Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
                                         const KernelSet& kernels) {
   check(loop.body.loops.empty() && loop.carried.empty(), "loops in loops are not run");
-  BoundLoop bound{.body = &loop.body, .trips = loop.trips, .samples = loop.samples};
+  BoundLoop bound{.body = &loop.body,
+                  .trips = loop.trips,
+                  .samples = loop.samples,
+                  .bands = std::max<int64_t>(1, loop.bands)};
   for (const Step& step : plan.steps) bound.steps.push_back(bind(loop.body, step, kernels));
-  for (const Track& track : tracks_of(loop))
+  for (Track& track : tracks_of(graph_, loop)) {
+    bound.tracks.push_back(std::move(track.at));
+    const size_t at = bound.tracks.size() - 1;
     for (size_t s = 0; s < bound.steps.size(); ++s) {
       Bound& step = bound.steps[s];
       const Node& node = loop.body.nodes[index(step.node)];
       for (size_t i = 0; i < node.in.size(); ++i)
         if (node.in[i] == track.value)
-          bound.moving.push_back({s, false, i, static_cast<char*>(step.in[i]), track.stride});
+          bound.moving.push_back({s, false, i, static_cast<char*>(step.in[i]), at});
       for (size_t o = 0; o < node.out.size(); ++o)
         if (node.out[o] == track.value)
-          bound.moving.push_back({s, true, o, static_cast<char*>(step.out[o]), track.stride});
+          bound.moving.push_back({s, true, o, static_cast<char*>(step.out[o]), at});
     }
+  }
   for (const Loop::Out& link : loop.accumulated) {
     const VariableId variable = loop.body.values[index(link.body)].variable;
     const Bytes bytes = loop.body.variables[index(variable)].meta.bytes();
@@ -141,23 +151,27 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   }
 }
 
+void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
+  for (const auto& [from, to] : params) {
+    StepParams step;
+    std::memcpy(&step, from, sizeof step);
+    step.row_offset += trip / bands * samples;
+    step.call_rows = samples;
+    step.band = trip % bands;
+    std::memcpy(to, &step, sizeof step);
+  }
+  for (const Moving& move : moving)
+    (move.out ? bound[move.step].out : bound[move.step].in)[move.operand] =
+        move.first + tracks[move.track][static_cast<size_t>(trip)];
+}
+
 void Executor::run_loop(BoundLoop& loop, int64_t* times) {
   if (times) times += steps_.size();
   for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
     times += before->steps.size();
   for (const auto& [sum, bytes] : loop.sums) std::memset(sum, 0, static_cast<size_t>(bytes));
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
-    for (const auto& [from, to] : loop.params) {
-      StepParams params;
-      std::memcpy(&params, from, sizeof params);
-      params.row_offset += trip * loop.samples;
-      params.call_rows = loop.samples;
-      std::memcpy(to, &params, sizeof params);
-    }
-    for (const BoundLoop::Moving& move : loop.moving) {
-      Bound& step = loop.steps[move.step];
-      (move.out ? step.out : step.in)[move.operand] = move.first + trip * move.stride;
-    }
+    loop.prepare(trip, loop.steps);
     run(*loop.body, loop.steps, times);
   }
 }

@@ -34,20 +34,23 @@ class Executor {
   };
   // The body of a loop, bound for its first trip.
   struct BoundLoop {
-    // An operand that moves on by `stride` bytes with every trip.
+    // An operand that lies elsewhere in every trip.
     struct Moving {
       size_t step;
       bool out;
       size_t operand;
       char* first;
-      Bytes stride;
+      size_t track;
     };
     const Graph* body;
-    int64_t trips, samples;
+    int64_t trips, samples, bands;
     std::vector<Bound> steps;
     std::vector<Moving> moving;
-    std::vector<std::pair<void*, Bytes>> sums;          // zero before the first trip
+    std::vector<std::vector<Bytes>> tracks;     // per trip: bytes from where the first one has it
+    std::vector<std::pair<void*, Bytes>> sums;  // zero before the first trip
     std::vector<std::pair<const void*, void*>> params;  // the step's parameters, and the trip's
+    // Writes the trip's parameters, and its pointers into `bound`, a copy of the steps.
+    void prepare(int64_t trip, std::vector<Bound>& bound) const;
   };
 
   // All arguments must outlive it.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "plan/bands.h"
 #include "plan/graph_problem.h"
 #include "plan/split.h"
 
@@ -40,8 +41,21 @@ class PoolMaker {
 
   // Bodies of all splits are the same nodes over other sizes: what one search found is tried on the
   // others, thinned out.
-  void add_split(int64_t trips) {
-    const Graph graph = split_batch(whole_, trips);
+  void add_split(int64_t trips) { add_loop(split_batch(whole_, trips)); }
+
+  // Answers false where there is no room for so many bands.
+  bool add_bands(const ImageStep& step, int64_t count) {
+    const std::optional<Bands> bands = find_bands(step, count);
+    if (bands) add_loop(split_bands(step, *bands));
+    return bands.has_value();
+  }
+
+  Pool& pool() { return pool_; }
+
+ private:
+  void add_loop(const Graph& graph) {
+    const int64_t trips = graph.loops[0].trips, bands = graph.loops[0].bands;
+    std::vector<Drops>& borrowed = bands > 0 ? borrowed_by_bands_ : borrowed_;
     PoolSplit split{.split = trips};
     const GraphFacts facts = book_.facts(graph, &split.bill);
     const Bytes alignment = book_.backend().alignment();
@@ -56,10 +70,10 @@ class PoolMaker {
     node.workspace = lower_bound(body.problem);
     split.floor = layout_.bytes + lower_bound(outer.problem);
     const std::vector<Candidate> candidates =
-        borrowed_.empty() ? memo_.search(body.problem, recompute_) : try_on(body.problem);
-    if (borrowed_.empty()) lend(candidates);
+        borrowed.empty() ? memo_.search(body.problem, recompute_) : try_on(body.problem, borrowed);
+    if (borrowed.empty()) lend(candidates, borrowed);
     for (const Candidate& candidate : candidates) {
-      PoolEntry entry{.split = trips, .drops = candidate.drops};
+      PoolEntry entry{.split = trips, .bands = bands, .drops = candidate.drops};
       node.workspace = candidate.bytes;
       entry.arena = layout_.bytes + height_of(outer.problem, order);
       add_work(graph, facts, outer, order, 1, entry.ms, entry.recomputed);
@@ -70,19 +84,16 @@ class PoolMaker {
     pool_.splits.push_back(std::move(split));
   }
 
-  Pool& pool() { return pool_; }
-
- private:
-  void lend(const std::vector<Candidate>& found) {
+  static void lend(const std::vector<Candidate>& found, std::vector<Drops>& borrowed) {
     constexpr size_t kLent = 16;
     const size_t count = std::min(kLent, found.size());
     for (size_t i = 0; i < count; ++i)
-      borrowed_.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
+      borrowed.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
   }
 
-  std::vector<Candidate> try_on(const Problem& problem) const {
+  static std::vector<Candidate> try_on(const Problem& problem, const std::vector<Drops>& borrowed) {
     std::vector<Candidate> list;
-    for (const Drops& drops : borrowed_) {
+    for (const Drops& drops : borrowed) {
       if (const auto steps = lower(problem, drops))
         list.push_back({.drops = drops, .bytes = height_of(problem, *steps)});
     }
@@ -94,7 +105,7 @@ class PoolMaker {
   SearchMemo& memo_;
   const VariableLayout& layout_;
   bool recompute_;
-  std::vector<Drops> borrowed_;  // of the first split that was searched
+  std::vector<Drops> borrowed_, borrowed_by_bands_;  // of the first split that was searched
   Pool pool_;
 };
 
@@ -163,27 +174,53 @@ const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool re
   return found_.emplace(key, std::move(found)).first->second;
 }
 
+namespace {
+
+// The split that was asked for: of the batch, or of its samples' images.
+void add_asked(PoolMaker& maker, const Graph& whole, int64_t parts) {
+  const int64_t batch = samples_of(whole);
+  if (batch % parts == 0) return maker.add_split(parts);
+  if (parts % batch != 0)
+    throw UserError("[split] expected a number of micro-batches that divides the batch of " +
+                    std::to_string(batch) +
+                    ", or a multiple of it for bands of each image, received " +
+                    std::to_string(parts));
+  if (!maker.add_bands(mark_images(whole), parts / batch))
+    throw UserError("[split] expected fewer bands: images have no room for " +
+                    std::to_string(parts / batch));
+}
+
+void add_choices_of_bands(PoolMaker& maker, const Graph& whole, bool finest) {
+  try {
+    const ImageStep step = mark_images(whole);
+    const std::vector<int64_t> choices = band_choices(step);
+    for (auto count = choices.rbegin(); count != choices.rend(); ++count)
+      if (!finest || count == choices.rbegin()) maker.add_bands(step, *count);
+  } catch (const UserError& error) {
+    maker.pool().band_refusal = error.what();
+  }
+}
+
+}  // namespace
+
 Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
                const Switches& switches, const std::vector<int64_t>& only) {
   PoolMaker maker(whole, book, memo, layout, switches.recompute);
-  const int64_t batch = samples_of(whole);
   if (switches.split && *switches.split > 1) {
-    if (batch % *switches.split != 0)
-      throw UserError("[split] expected a number of micro-batches that divides the batch of " +
-                      std::to_string(batch) + ", received " + std::to_string(*switches.split));
-    maker.add_split(*switches.split);
+    add_asked(maker, whole, *switches.split);
     return std::move(maker.pool());
   }
   maker.add_whole();
   if (switches.split) return std::move(maker.pool());
+  // The finest first: it decides the least memory, and is searched in full.
   try {
-    // The finest first: it decides the least memory, and is searched in full.
-    const std::vector<int64_t> choices = only.empty() ? split_choices(batch) : only;
+    const std::vector<int64_t> choices = only.empty() ? split_choices(samples_of(whole)) : only;
     for (auto trips = choices.rbegin(); trips != choices.rend(); ++trips)
       if (*trips > 1) maker.add_split(*trips);
   } catch (const UserError& error) {
     maker.pool().refusal = error.what();
   }
+  if (has_images(whole)) add_choices_of_bands(maker, whole, !only.empty());
   order_splits(maker.pool());
   return std::move(maker.pool());
 }
@@ -193,7 +230,12 @@ Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,
   Prepared result;
   result.split = entry.split;
   Decision decision;
-  if (entry.split > 1) {
+  result.bands = entry.bands;
+  if (entry.bands > 0) {
+    const ImageStep step = mark_images(whole);
+    result.graph = split_bands(step, *find_bands(step, entry.bands));
+    decision.loops.push_back({.drops = entry.drops});
+  } else if (entry.split > 1) {
     result.graph = split_batch(whole, entry.split);
     decision.loops.push_back({.drops = entry.drops});
   } else {

@@ -15,16 +15,19 @@ namespace pl {
 // What the planner may do.
 struct Switches {
   bool recompute = true;
-  std::optional<int64_t> split;  // into so many micro-batches; by default whatever serves
+  // Into so many parts: micro-batches, or, for a multiple of the batch, bands of each sample's
+  // image rows. By default whatever serves.
+  std::optional<int64_t> split;
   bool operator==(const Switches&) const = default;
 };
 inline Switches only_unlimited() { return {.recompute = false, .split = 1}; }
 
 struct PoolEntry {
-  int64_t split = 1;
-  Drops drops;      // of the loop's body when split
-  Bytes arena = 0;  // bytes of the reservation, variables included
-  double ms = 0;    // predicted on this machine
+  int64_t split = 1;  // parts in all
+  int64_t bands = 0;  // of each sample; 0: parts are whole samples
+  Drops drops;        // of the loop's body when split
+  Bytes arena = 0;    // bytes of the reservation, variables included
+  double ms = 0;      // predicted on this machine
   Recomputed recomputed;
 };
 
@@ -38,7 +41,8 @@ struct PoolSplit {
 struct Pool {
   std::vector<PoolEntry> entries;  // the first is unlimited: no split (unless asked for), no drops
   std::vector<PoolSplit> splits;
-  std::string refusal;  // why the batch cannot be split; empty: it can
+  std::string refusal;       // why the batch cannot be split; empty: it can
+  std::string band_refusal;  // why its images cannot be worked off in bands; empty: they can
   const PoolSplit& of(const PoolEntry& entry) const;
 };
 

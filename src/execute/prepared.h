@@ -13,7 +13,8 @@ struct Prepared {
   GraphFacts facts;
   Plan plan;
   KernelSet kernels;  // empty when nothing will run
-  int64_t split = 1;  // micro-batches
+  int64_t split = 1;  // parts that the step is worked off in
+  int64_t bands = 0;  // of each sample; 0: parts are whole samples
 };
 
 // Passes, facts, plan, validation, kernels. `layout` covers every variable of the graph.

@@ -2,8 +2,6 @@
 // batch, masks of dropout included.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "backend/cpu/cpu_backend.h"
 #include "model/builtin.h"
 #include "model/layers.h"
@@ -12,6 +10,7 @@
 #include "plan/passes.h"
 #include "plan/split.h"
 #include "tests/graph_run.h"
+#include "tests/model_run.h"
 #include "train/step_trace.h"
 
 namespace pl::test {
@@ -42,71 +41,6 @@ Graph trace(const std::string& name, StepKind kind, int64_t batch, Dtype dtype,
       {{Dtype::uint8, network.input_shapes()[0]}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
   run_passes(graph);
   return graph;
-}
-
-void put(void* data, Dtype dtype, int64_t i, double value) {
-  if (dtype == Dtype::float64)
-    static_cast<double*>(data)[i] = value;
-  else
-    static_cast<float*>(data)[i] = static_cast<float>(value);
-}
-
-// Weights near a usual initialisation; optimiser slots at zero.
-void fill_model(PlannedRun& run) {
-  Numbers numbers(4);
-  const auto& variables = run.graph().variables;
-  for (size_t v = 0; v < variables.size(); ++v)
-    for (int64_t i = 0; i < variables[v].meta.elements(); ++i)
-      put(run.variable(v), variables[v].meta.dtype, i,
-          variables[v].category == Category::optimizer ? 0 : 0.2 * numbers.real() - 0.1);
-}
-
-void fill_batch(PlannedRun& run, int64_t batch, int64_t step) {
-  const Graph& graph = run.graph();
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const Meta& meta = graph.values[index(graph.inputs[i])].meta;
-    Numbers numbers(static_cast<uint64_t>(step) * 10 + i);
-    if (meta == step_params_meta()) {
-      const StepParams params{.step = step, .seed = 7, .learning_rate = 0.01, .rows = batch};
-      std::memcpy(run.input(i), &params, sizeof params);
-    } else {
-      fill_numbers(meta, numbers, run.input(i), 5);
-    }
-  }
-}
-
-std::vector<double> numbers_of(const std::string& bytes, Dtype dtype) {
-  std::vector<double> result;
-  if (dtype == Dtype::float64) {
-    result.resize(bytes.size() / sizeof(double));
-    std::memcpy(result.data(), bytes.data(), bytes.size());
-  } else {
-    std::vector<float> floats(bytes.size() / sizeof(float));
-    std::memcpy(floats.data(), bytes.data(), bytes.size());
-    result.assign(floats.begin(), floats.end());
-  }
-  return result;
-}
-
-// The largest difference over all results, relative to the largest element of each.
-double distance(PlannedRun& a, PlannedRun& b) {
-  const auto x = results(a), y = results(b);
-  const Graph& graph = a.graph();
-  double worst = x.size() == y.size() ? 0 : 1e300;
-  for (size_t r = 0; r < std::min(x.size(), y.size()); ++r) {
-    const size_t kept = graph.keep.size();
-    const Dtype dtype = r < kept ? graph.values[index(graph.keep[r])].meta.dtype
-                                 : graph.variables[r - kept].meta.dtype;
-    const std::vector<double> p = numbers_of(x[r], dtype), q = numbers_of(y[r], dtype);
-    double most = 1e-6, difference = p.size() == q.size() ? 0 : 1e300;
-    for (size_t i = 0; i < std::min(p.size(), q.size()); ++i) {
-      if (!std::isfinite(p[i]) || !std::isfinite(q[i])) return 1e300;
-      most = std::max(most, std::abs(p[i]));
-      difference = std::max(difference, std::abs(p[i] - q[i]));
-    }
-    worst = std::max(worst, difference / most);
-  }
-  return worst;
 }
 
 struct Case {

@@ -22,6 +22,12 @@ std::string list_text(const std::vector<ValueId>& ids) {
   return out;
 }
 
+std::string starts_text(const Loop::In& link) {
+  std::string out = " from";
+  for (int64_t start : link.starts) out += " " + std::to_string(start);
+  return out;
+}
+
 void print_into(const Graph& graph, const std::string& indent, std::string& out) {
   for (const Variable& variable : graph.variables)
     out += indent + "variable " + variable.path + " " + variable.meta.text() + " " +
@@ -40,7 +46,12 @@ void print_into(const Graph& graph, const std::string& indent, std::string& out)
     out += "\n";
     if (node.loop >= 0) {
       const Loop& loop = graph.loops[static_cast<size_t>(node.loop)];
-      out += indent + "  loop " + std::to_string(loop.trips) + " trips\n";
+      out += indent + "  loop " + std::to_string(loop.trips) + " trips";
+      if (loop.bands > 0) out += " of " + std::to_string(loop.bands) + " bands";
+      out += "\n";
+      for (const Loop::In& link : loop.sliced)
+        if (!link.starts.empty())
+          out += indent + "    rows of " + id_text(link.body) + starts_text(link) + "\n";
       print_into(loop.body, indent + "    ", out);
     }
   }
@@ -114,6 +125,9 @@ class Checker {
     require(index(node.loop) < graph_.loops.size(), "loop index out of range", id);
     const Loop& loop = graph_.loops[index(node.loop)];
     require(loop.trips > 0, "a loop needs at least one trip", id);
+    require(loop.bands == 0 || (loop.bands > 0 && loop.trips % loop.bands == 0 &&
+                                loop.samples == 1 && loop.stacked.empty()),
+            "bands are those of one sample", id);
     std::vector<ValueId> outer_in, outer_out, body_in, body_out;
     for (const auto* list : {&loop.shared, &loop.sliced, &loop.params})
       for (const Loop::In& link : *list) {
@@ -178,8 +192,29 @@ class Checker {
       equal(link.initial, link.body_in);
       equal(link.final, link.body_out);
     }
-    for (const Loop::In& link : loop.sliced) part(link.outer, link.body);
+    for (const Loop::In& link : loop.sliced)
+      if (loop.bands > 0)
+        check_bands(loop, link, id);
+      else
+        part(link.outer, link.body);
     for (const Loop::Out& link : loop.stacked) part(link.outer, link.body);
+  }
+
+  // A band has all of its image but rows, and lies inside.
+  void check_bands(const Loop& loop, const Loop::In& link, NodeId id) const {
+    const Meta &whole = graph_.values[index(link.outer)].meta,
+               &part = loop.body.values[index(link.body)].meta;
+    std::vector<Dim> dims = part.shape.dims();
+    bool fits = dims.size() > 1 && whole.shape.rank() > 1 &&
+                static_cast<int64_t>(link.starts.size()) == loop.bands;
+    for (size_t b = 0; fits && b < link.starts.size(); ++b)
+      fits = link.starts[b] >= 0 && link.starts[b] <= whole.shape[1] - part.shape[1];
+    if (fits) {
+      dims[0] *= loop.trips / loop.bands;
+      dims[1] = whole.shape[1];
+    }
+    require(fits && whole == Meta{part.dtype, Shape(std::move(dims))},
+            "a band of a loop link does not lie in its image", id);
   }
 
   // Versions of a variable form a chain; all readers of one come before the writer of the next.
@@ -217,6 +252,14 @@ class Checker {
 };
 
 }  // namespace
+
+Bytes trip_offset(const Loop& loop, const Meta& part, const Meta& whole,
+                  const std::vector<int64_t>& starts, int64_t trip) {
+  if (loop.bands == 0) return trip * part.bytes();
+  const Bytes row = part.bytes() / (part.shape[0] * part.shape[1]);
+  return (trip / loop.bands * whole.shape[1] + starts[static_cast<size_t>(trip % loop.bands)]) *
+         row;
+}
 
 std::string print(const Graph& graph) {
   std::string out;

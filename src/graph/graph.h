@@ -72,9 +72,14 @@ struct Graph {
 // The one loop node. The body is a graph of its own, run `trips` times. Its inputs and variables
 // are what lies outside: each is named in exactly one of the links below. Outer values are those of
 // the loop node's `in` and `out`.
+//
+// With `bands` each trip works on a part of one sample: trip i has band i % bands of sample
+// i / bands. A band is a run of image rows (axis 1); bands overlap, and of what they sum each
+// counts its own rows only (own_rows).
 struct Loop {
   struct In {
     ValueId outer, body;
+    std::vector<int64_t> starts = {};  // with bands, of sliced values: the first row of each band
   };
   struct Out {
     ValueId body, outer;
@@ -85,6 +90,7 @@ struct Loop {
   Graph body;
   int64_t trips = 0;
   int64_t samples = 0;           // of the batch, in one trip
+  int64_t bands = 0;             // of each sample; 0: a trip has whole samples
   std::vector<In> shared;        // a variable of the body: the same value in every trip
   std::vector<In> sliced;        // an input: trip i reads rows [i * body rows, (i + 1) * body rows)
   std::vector<In> params;        // an input: the step's parameters, with the trip's rows
@@ -92,6 +98,11 @@ struct Loop {
   std::vector<Out> stacked;      // a kept value: rows of all trips one after another
   std::vector<Out> accumulated;  // a variable's last version: zero before the first trip
 };
+
+// Where trip `trip` reads a sliced value or writes a stacked one, in bytes from its first; `part`
+// and `whole` are its metas inside and outside of the body.
+Bytes trip_offset(const Loop& loop, const Meta& part, const Meta& whole,
+                  const std::vector<int64_t>& starts, int64_t trip);
 
 // One line per variable, input, node and kept value; stable, for golden tests and diffs.
 std::string print(const Graph& graph);

@@ -1,4 +1,4 @@
-// Layers without weights: MaxPooling2D, Flatten, Dropout, Activation; and the activation functions.
+// Layers without weights: Flatten, Dropout, Activation; and the activation functions.
 #include "base/error.h"
 #include "model/layers.h"
 #include "op/functions.h"
@@ -9,52 +9,6 @@ namespace {
 void expect_one(const std::vector<Shape>& in) {
   if (in.size() != 1) throw UserError("expected one input, received " + std::to_string(in.size()));
 }
-
-class MaxPooling2DLayer final : public Layer {
- public:
-  MaxPooling2DLayer(Pair pool, MaxPooling2DOptions options)
-      : pool_(pool), options_(std::move(options)) {
-    for (int64_t size : pool.value)
-      if (size <= 0)
-        throw UserError("[MaxPooling2D] pool_size: expected positive numbers, received " +
-                        std::to_string(size));
-    for (int64_t stride : options_.strides.value)
-      if (stride < 0)
-        throw UserError("[MaxPooling2D] strides: expected positive numbers, received " +
-                        std::to_string(stride));
-    if (options_.padding != "valid" && options_.padding != "same")
-      throw UserError("[MaxPooling2D] padding: expected 'valid' or 'same', received '" +
-                      options_.padding + "'");
-    name = options_.name;
-  }
-  const char* kind() const override { return "MaxPooling2D"; }
-  std::string config() const override {
-    return std::to_string(pool_.value[0]) + "x" + std::to_string(pool_.value[1]);
-  }
-  Shape build(const std::vector<Shape>& in) override {
-    expect_one(in);
-    if (in[0].rank() != 3)
-      throw UserError("expected samples (height, width, channels), received " + in[0].text());
-    Pair strides = options_.strides;
-    for (size_t axis : {0u, 1u})
-      if (strides.value[axis] == 0) strides.value[axis] = pool_.value[axis];
-    auto list = [](const Pair& pair) {
-      return std::vector<int64_t>(pair.value.begin(), pair.value.end());
-    };
-    const Attrs attrs{
-        {"pool_size", list(pool_)}, {"strides", list(strides)}, {"padding", options_.padding}};
-    return kMaxPool.infer({{Dtype::float32, in[0].with_front(1)}}, attrs)[0].shape.without_front();
-  }
-  Tensor call(const LayerCall& call) const override {
-    return max_pool(
-        call.in[0],
-        {.pool_size = pool_.value, .strides = options_.strides.value, .padding = options_.padding});
-  }
-
- private:
-  Pair pool_;
-  MaxPooling2DOptions options_;
-};
 
 class FlattenLayer final : public Layer {
  public:
@@ -114,6 +68,14 @@ LayerRef named(std::string name, Args&&... args) {
   return LayerRef(std::move(layer));
 }
 
+Tensor silu(const Tensor& x) { return multiply(x, sigmoid(x)); }
+
+// x where positive, e^x - 1 elsewhere: the two parts are 0 where the other is not.
+Tensor elu(const Tensor& x) {
+  const Tensor below = minimum(x, fill({}, 0, x.dtype()));
+  return add(relu(x), scale(exp(below), 1, -1));
+}
+
 // The one list of activations.
 struct ActivationEntry {
   const char* name;
@@ -122,6 +84,11 @@ struct ActivationEntry {
 constexpr ActivationEntry kActivations[] = {
     {"linear", [](const Tensor& x) { return x; }},
     {"relu", [](const Tensor& x) { return relu(x); }},
+    {"relu6", [](const Tensor& x) { return clipped_relu(x, 6); }},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x, 0.2); }},
+    {"elu", elu},
+    {"silu", silu},
+    {"swish", silu},
     {"softmax", [](const Tensor& x) { return softmax(x); }},
     {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
     {"tanh", [](const Tensor& x) { return tanh(x); }},
@@ -151,9 +118,6 @@ Tensor activate(const std::string& activation, const Tensor& x) {
   return find_activation(activation)->apply(x);
 }
 
-LayerRef MaxPooling2D(Pair pool_size, MaxPooling2DOptions options) {
-  return LayerRef(std::make_shared<MaxPooling2DLayer>(pool_size, std::move(options)));
-}
 LayerRef Flatten(std::string name) { return named<FlattenLayer>(std::move(name)); }
 LayerRef Dropout(double rate, std::string name) {
   return named<DropoutLayer>(std::move(name), rate);

@@ -1,8 +1,12 @@
 #include "model/builtin.h"
 
 #include "base/error.h"
+#include "model/densenet.h"
 #include "model/gpt.h"
 #include "model/layers.h"
+#include "model/mobilenet.h"
+#include "model/resnet.h"
+#include "model/unet.h"
 #include "model/vit.h"
 
 namespace pl {
@@ -22,6 +26,13 @@ Network cnn(const Shape& input, int64_t classes, int64_t units) {
                {Conv2D(32, 3, {.activation = "relu"}), MaxPooling2D(2),
                 Conv2D(64, 3, {.activation = "relu"}), MaxPooling2D(2), Flatten(),
                 Dense(units, {.activation = "relu"}), Dense(classes, {.activation = "softmax"})});
+}
+
+// A model that is a function of an image.
+template <Symbolic (*make)(const Symbolic&, int64_t)>
+Network of_image(const Shape& input, int64_t classes) {
+  const Symbolic image = Input(input);
+  return Network({image}, {make(image, classes)});
 }
 
 // `positions`: tokens of one sample.
@@ -45,6 +56,20 @@ const std::vector<BuiltinModel>& builtin_models() {
        [](const Shape& input, int64_t classes) { return cnn(input, classes, 64); }},
       {"small-cnn", "mnist-cnn with Dense 128, for 64x64 colour images", Shape{64, 64, 3}, 10,
        [](const Shape& input, int64_t classes) { return cnn(input, classes, 128); }},
+      {"resnet18", "ResNet-18 (v1, BatchNormalization)", Shape{224, 224, 3}, 1000,
+       of_image<resnet18>},
+      {"resnet50", "ResNet-50 (v1), as keras.applications has it", Shape{224, 224, 3}, 1000,
+       of_image<resnet50>},
+      {"mobilenet-v2", "MobileNetV2, as keras.applications has it", Shape{224, 224, 3}, 1000,
+       of_image<mobilenet_v2>},
+      {"densenet121", "DenseNet-121, as keras.applications has it", Shape{224, 224, 3}, 1000,
+       of_image<densenet121>},
+      {"unet", "U-Net, four levels of 32 to 256 channels and 512 below, a class for each pixel",
+       Shape{256, 256, 3}, 3,
+       [](const Shape& input, int64_t classes) {
+         const Symbolic image = Input(input);
+         return Network({image}, {unet(kUnet, image, classes)});
+       }},
       {"vit-b16", "ViT-B/16, 12 layers of width 768, 12 heads", Shape{224, 224, 3}, 1000,
        [](const Shape& input, int64_t classes) { return vit_network(kVitB16, input, classes); }},
       gpt_entry<kGptTiny>("gpt-tiny", "GPT, 4 layers of width 256, 4 heads", 256),

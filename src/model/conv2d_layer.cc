@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "model/initializer.h"
 #include "model/layers.h"
+#include "model/spatial.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -10,21 +11,12 @@ class Conv2DLayer final : public Layer {
  public:
   Conv2DLayer(int64_t filters, Pair kernel, Conv2DOptions options)
       : filters_(filters), kernel_(kernel), options_(std::move(options)) {
-    auto positive = [](const char* what, int64_t value) {
-      if (value <= 0)
-        throw UserError("[Conv2D] " + std::string(what) +
-                        ": expected a positive number, received " + std::to_string(value));
-    };
-    positive("filters", filters);
-    positive("groups", options_.groups);
-    for (int axis : {0, 1}) {
-      positive("kernel_size", kernel_.value[static_cast<size_t>(axis)]);
-      positive("strides", options_.strides.value[static_cast<size_t>(axis)]);
-      positive("dilation_rate", options_.dilation_rate.value[static_cast<size_t>(axis)]);
-    }
-    if (options_.padding != "valid" && options_.padding != "same")
-      throw UserError("[Conv2D] padding: expected 'valid' or 'same', received '" +
-                      options_.padding + "'");
+    expect_positive("Conv2D", "filters", filters);
+    expect_positive("Conv2D", "groups", options_.groups);
+    expect_positive("Conv2D", "kernel_size", kernel_);
+    expect_positive("Conv2D", "strides", options_.strides);
+    expect_positive("Conv2D", "dilation_rate", options_.dilation_rate);
+    expect_padding("Conv2D", options_.padding);
     check_activation(options_.activation);
     check_initializer(options_.kernel_initializer);
     check_initializer(options_.bias_initializer);
@@ -32,15 +24,12 @@ class Conv2DLayer final : public Layer {
   }
   const char* kind() const override { return "Conv2D"; }
   std::string config() const override {
-    return std::to_string(filters_) + " " + std::to_string(kernel_.value[0]) + "x" +
-           std::to_string(kernel_.value[1]) + " " + options_.padding + " " + options_.activation;
+    return std::to_string(filters_) + " " + text_of(kernel_) + " " + options_.padding + " " +
+           options_.activation;
   }
 
   Shape build(const std::vector<Shape>& in) override {
-    if (in.size() != 1 || in[0].rank() != 3)
-      throw UserError("expected samples (height, width, channels), received " +
-                      (in.empty() ? "nothing" : in[0].text()));
-    const Dim channels = in[0][2];
+    const Dim channels = expect_image(in)[2];
     if (channels % options_.groups != 0 || filters_ % options_.groups != 0)
       throw UserError(
           "expected channels and filters divisible by groups = " + std::to_string(options_.groups) +
@@ -70,12 +59,9 @@ class Conv2DLayer final : public Layer {
 
  private:
   Attrs attributes() const {
-    auto list = [](const Pair& pair) {
-      return std::vector<int64_t>(pair.value.begin(), pair.value.end());
-    };
-    return {{"strides", list(options_.strides)},
+    return {{"strides", list_of(options_.strides)},
             {"padding", options_.padding},
-            {"dilations", list(options_.dilation_rate)},
+            {"dilations", list_of(options_.dilation_rate)},
             {"groups", options_.groups}};
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "model/layer.h"
@@ -13,6 +14,16 @@ struct Pair {
   Pair(int64_t both) : value{both, both} {}
   Pair(int64_t height, int64_t width) : value{height, width} {}
   std::array<int64_t, 2> value;
+};
+
+// Rows and columns of padding: one number for all sides, one for each direction, or
+// {{top, bottom}, {left, right}}.
+struct Padding2D {
+  Padding2D(int64_t all) : value{all, all, all, all} {}
+  Padding2D(int64_t height, int64_t width) : value{height, height, width, width} {}
+  Padding2D(std::array<int64_t, 2> rows, std::array<int64_t, 2> columns)
+      : value{rows[0], rows[1], columns[0], columns[1]} {}
+  std::array<int64_t, 4> value;  // top, bottom, left, right
 };
 
 struct DenseOptions {
@@ -37,12 +48,86 @@ struct Conv2DOptions {
 };
 LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options = {});
 
+// Each channel has depth_multiplier kernels of its own: (KH, KW, C, M), as in Keras.
+struct DepthwiseConv2DOptions {
+  Pair strides = 1;
+  std::string padding = "valid";
+  int64_t depth_multiplier = 1;
+  Pair dilation_rate = 1;
+  std::string activation = "linear";
+  bool use_bias = true;
+  std::string depthwise_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string name = "";
+};
+LayerRef DepthwiseConv2D(Pair kernel_size, DepthwiseConv2DOptions options = {});
+
+// A depthwise convolution, then one of 1x1.
+struct SeparableConv2DOptions {
+  Pair strides = 1;
+  std::string padding = "valid";
+  Pair dilation_rate = 1;
+  int64_t depth_multiplier = 1;
+  std::string activation = "linear";
+  bool use_bias = true;
+  std::string depthwise_initializer = "glorot_uniform";
+  std::string pointwise_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string name = "";
+};
+LayerRef SeparableConv2D(int64_t filters, Pair kernel_size, SeparableConv2DOptions options = {});
+
+// The kernel is (KH, KW, filters, C), as in Keras.
+struct Conv2DTransposeOptions {
+  Pair strides = 1;
+  std::string padding = "valid";
+  Pair dilation_rate = 1;
+  std::string activation = "linear";
+  bool use_bias = true;
+  std::string kernel_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string name = "";
+};
+LayerRef Conv2DTranspose(int64_t filters, Pair kernel_size, Conv2DTransposeOptions options = {});
+
 struct MaxPooling2DOptions {
   Pair strides = 0;  // 0: the pool size
   std::string padding = "valid";
   std::string name = "";
 };
 LayerRef MaxPooling2D(Pair pool_size = 2, MaxPooling2DOptions options = {});
+
+// Padding is no part of a mean.
+struct AveragePooling2DOptions {
+  Pair strides = 0;  // 0: the pool size
+  std::string padding = "valid";
+  std::string name = "";
+};
+LayerRef AveragePooling2D(Pair pool_size = 2, AveragePooling2DOptions options = {});
+
+struct GlobalPooling2DOptions {
+  bool keepdims = false;
+  std::string name = "";
+};
+LayerRef GlobalAveragePooling2D(GlobalPooling2DOptions options = {});
+LayerRef GlobalMaxPooling2D(GlobalPooling2DOptions options = {});
+
+LayerRef ZeroPadding2D(Padding2D padding = 1, std::string name = "");
+
+struct UpSampling2DOptions {
+  std::string interpolation = "nearest";  // or "bilinear"
+  std::string name = "";
+};
+LayerRef UpSampling2D(Pair size = 2, UpSampling2DOptions options = {});
+
+struct ReLUOptions {
+  std::optional<double> max_value = {};
+  double negative_slope = 0;
+  double threshold = 0;
+  std::string name = "";
+};
+LayerRef ReLU(ReLUOptions options = {});
+LayerRef LeakyReLU(double negative_slope = 0.3, std::string name = "");
 
 LayerRef Flatten(std::string name = "");
 // Samples in another shape; one dimension may be -1, whatever is left.
@@ -124,8 +209,9 @@ LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options = {})
 LayerRef Add(std::string name = "");  // of two or more inputs of one shape
 LayerRef Concatenate(int64_t axis = -1, std::string name = "");
 
-// "linear", "relu", "softmax", "sigmoid", "tanh", "gelu", "gelu_tanh": throws UserError listing
-// them for anything else. "gelu" is exact, as in Keras.
+// "linear", "relu", "relu6", "leaky_relu", "elu", "silu" or "swish", "softmax", "sigmoid", "tanh",
+// "gelu", "gelu_tanh": throws UserError listing them for anything else. "gelu" is exact, as in
+// Keras.
 void check_activation(const std::string& activation);
 Tensor activate(const std::string& activation, const Tensor& x);
 

@@ -61,6 +61,8 @@ LossResult crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_
 }
 
 LossResult squared_error(const Loss&, const Tensor& y_true, const Tensor& y_pred) {
+  if (y_pred.shape().rank() > 2)
+    return {mean_of_positions(square(subtract(y_pred, y_true))), y_pred};
   const Dim rows = y_pred.shape()[0];
   const int64_t width = y_pred.shape().without_front().elements();
   const Tensor prediction = widened(y_pred);

@@ -1,9 +1,10 @@
 // attention and its gradient, float32 or bfloat16 widened as it is packed, compiled once for each
-// SIMD target. A thread works on one head of one sample at a time: keys and values are packed once, then queries come in tiles. All
-// products run through one register-blocked loop, which adds in order of the inner index, so that
-// bits depend neither on threads nor on the vector width; only on whether the target fuses
-// multiplication and addition (the kernel's key says). Keys that no query of a block of six sees
-// are skipped; those that some see have weight 0 for the others, where an infinite value makes NaN.
+// SIMD target. A thread works on one head of one sample at a time: keys and values are packed once,
+// then queries come in tiles. All products run through one register-blocked loop, which adds in
+// order of the inner index, so that bits depend neither on threads nor on the vector width; only on
+// whether the target fuses multiplication and addition (the kernel's key says). Keys that no query
+// of a block of six sees are skipped; those that some see have weight 0 for the others, where an
+// infinite value makes NaN.
 #include "op/attention.h"
 
 #undef HWY_TARGET_INCLUDE

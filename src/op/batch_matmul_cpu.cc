@@ -31,7 +31,8 @@ void product(const Form& f, const T* a, const T* b, T* c) {
 
 std::unique_ptr<Kernel> batch_matmul_onednn(const PrepareCall& call) {
   const Form f = batch_matmul_form(call.in, call.attrs);
-  if (!onednn_multiplies(call.in[0].dtype) || call.out[0].elements() == 0 || f.k == 0) return nullptr;
+  if (!onednn_multiplies(call.in[0].dtype) || call.out[0].elements() == 0 || f.k == 0)
+    return nullptr;
   // The library's generators count in 32 bits.
   if (std::max({f.outer, f.inner, f.m, f.n, f.k}) > std::numeric_limits<int32_t>::max())
     return nullptr;
@@ -41,8 +42,8 @@ std::unique_ptr<Kernel> batch_matmul_onednn(const PrepareCall& call) {
   const bool shared = f.outer > 1;
   const Dim outer = shared ? f.outer : f.inner, inner = shared ? f.inner : 1;
   OnednnDesc a = onednn_desc({outer, inner, f.m, f.k}, f.transpose_a ? dnnl_abdc : dnnl_abcd, type);
-  OnednnDesc b =
-      onednn_desc({shared ? 1 : outer, inner, f.k, f.n}, f.transpose_b ? dnnl_abdc : dnnl_abcd, type);
+  OnednnDesc b = onednn_desc({shared ? 1 : outer, inner, f.k, f.n},
+                             f.transpose_b ? dnnl_abdc : dnnl_abcd, type);
   OnednnDesc c = onednn_desc({outer, inner, f.m, f.n}, dnnl_abcd, type);
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;

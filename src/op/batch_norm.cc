@@ -22,6 +22,10 @@ void expect_channels(const char* op, const Metas& in, const Attrs& attrs) {
   checked(op, {x});
 }
 
+void expect_most(const char* op, const Metas& in, const Attrs& attrs) {
+  if (!(attrs.real("most", 1) > 0)) reject(op, "most above 0", in, attrs);
+}
+
 namespace {
 
 // Moments of nothing are no numbers.
@@ -63,6 +67,7 @@ Metas apply_infer_of(const char* op, size_t operands, const Metas& in, const Att
   if (in.size() > 5 && in[5] != in[0]) reject(op, "x's shape for what is added", in, attrs);
   if (attrs.has("activation") && attrs.text("activation") != "relu")
     reject(op, "activation relu or none", in, attrs);
+  expect_most(op, in, attrs);
   expect_epsilon(op, in, attrs);
   return {in[0]};
 }
@@ -110,6 +115,8 @@ Tensors apply_gradient(const GradientCall& call) {
   const Tensor &x = call.in[0], &mean = call.in[1], &variance = call.in[2], &gamma = call.in[3];
   Tensor dy = call.dout[0];
   if (call.attrs.has("activation")) dy = relu_gradient(call.out[0], dy);
+  if (call.attrs.has("most"))  // most - y is positive
+    dy = relu_gradient(scale(call.out[0], -1, call.attrs.real("most")), dy);
   const Tensor spread = scale(variance, 1, call.attrs.real("epsilon"));
   const Tensor factor = divide(gamma, sqrt(spread));
   Tensors out(call.in.size());
@@ -211,6 +218,8 @@ std::vector<Sample> apply_samples() {
     out.push_back(apply_sample(size.name, size.x, false, false, size.benchmark));
   out.push_back(apply_sample("no_rows", {0, 4}, false, false, false));
   out.push_back(apply_sample("relu", {3, 5, 7}, false, true, false));
+  out.push_back(apply_sample("clipped", {4, 5, 19}, false, true, false));
+  out.back().attrs.set("most", 0.75);
   out.push_back(apply_sample("resnet18_b32_relu", {32, 16, 16, 64}, false, true, true));
   return out;
 }

@@ -26,8 +26,9 @@ struct BatchNormResult {
 BatchNormResult batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,
                            double epsilon);
 
-// The same formula with given moments. The graph's rewrites put a relu (activation="relu") behind
-// it, and batch_norm_add, which adds a last operand of x's shape.
+// The same formula with given moments. The graph's rewrites put a relu (activation="relu", perhaps
+// clipped at attribute most) behind it, and make batch_norm_add of it, which adds a last operand of
+// x's shape.
 Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& variance,
                         const Tensor& gamma, const Tensor& beta, double epsilon);
 
@@ -35,6 +36,7 @@ Tensor batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& varia
 Meta channels_of(const Meta& x);  // (C,) of the dtype that moments have
 double rows_of(const Shape& x);   // elements of a channel
 void expect_channels(const char* op, const Metas& in, const Attrs& attrs);
+void expect_most(const char* op, const Metas& in, const Attrs& attrs);  // above 0, or none
 
 namespace cpu {
 std::unique_ptr<Kernel> batch_norm_simd(const PrepareCall&);

@@ -52,16 +52,23 @@ T inverse_of(T variance, double epsilon) {
   return T(1) / std::sqrt(variance + static_cast<T>(epsilon));
 }
 
+struct Behind {
+  bool relu = false;
+  double most = 0;  // NaN: no bound
+};
+
 // `added` may be null.
 template <class T>
 void normalise(const Form& f, const T* x, const T* mean, const T* variance, const T* gamma,
-               const T* beta, const T* added, T* y, double epsilon, bool relu) {
+               const T* beta, const T* added, T* y, double epsilon, Behind behind) {
+  const T most = static_cast<T>(behind.most);
   each_channel(f, [&](Dim c) {
     const T factor = gamma[c] * inverse_of(variance[c], epsilon);
     for (Dim at = c; at < f.rows * f.channels; at += f.channels) {
       T value = (x[at] - mean[c]) * factor + beta[c];
       if (added) value += added[at];
-      y[at] = relu && value <= T(0) ? T(0) : value;
+      if (behind.relu) value = value <= T(0) ? T(0) : value >= most ? most : value;
+      y[at] = value;
     }
   });
 }
@@ -73,6 +80,7 @@ struct Operands {
   const T* y = nullptr;     // where the sign is y's
   T *dx, *dgamma, *dbeta;
   T* masked = nullptr;
+  T most;
 };
 
 template <class T>
@@ -80,10 +88,9 @@ void gradient_channel(const Form& f, const Operands<T>& o, double epsilon, Dim c
   const T inverse = inverse_of(o.variance[c], epsilon), factor = o.gamma[c] * inverse;
   const Dim end = f.rows * f.channels;
   auto masked = [&](Dim at) {
-    bool positive = true;
-    if (o.beta) positive = (o.x[at] - o.mean[c]) * factor + o.beta[c] > T(0);
-    if (o.y) positive = o.y[at] > T(0);
-    return positive ? o.dy[at] : T(0);
+    if (!o.beta && !o.y) return o.dy[at];
+    const T value = o.y ? o.y[at] : (o.x[at] - o.mean[c]) * factor + o.beta[c];
+    return value > T(0) && !(value >= o.most) ? o.dy[at] : T(0);
   };
   double sum = 0, along = 0;
   for (Dim at = c; at < end; at += f.channels) {
@@ -106,6 +113,7 @@ std::unique_ptr<Kernel> prepare_gradient(const PrepareCall& call, SignOf sign) {
   return dispatch_float(call.in[0].dtype, [&]<class T>() {
     const Form f = form_of(call);
     const double epsilon = call.attrs.real("epsilon");
+    const T most = static_cast<T>(clip_of(call.attrs));
     return make_kernel([=](void* const* in, void* const* out, void*) {
       auto input = [&](int i) { return static_cast<const T*>(in[i]); };
       auto output = [&](int i) { return static_cast<T*>(out[i]); };
@@ -119,7 +127,8 @@ std::unique_ptr<Kernel> prepare_gradient(const PrepareCall& call, SignOf sign) {
                                  .dx = output(0),
                                  .dgamma = output(1),
                                  .dbeta = output(2),
-                                 .masked = sign == SignOf::y ? output(3) : nullptr};
+                                 .masked = sign == SignOf::y ? output(3) : nullptr,
+                                 .most = most};
       each_channel(f, [&](Dim c) { gradient_channel(f, operands, epsilon, c); });
     });
   });
@@ -141,11 +150,12 @@ std::unique_ptr<Kernel> batch_norm_apply_reference(const PrepareCall& call) {
   return dispatch_float(call.in[0].dtype, [&]<class T>() {
     const Form f = form_of(call);
     const double epsilon = call.attrs.real("epsilon");
-    const bool relu = call.attrs.has("activation"), adds = call.in.size() > 5;
+    const Behind behind{call.attrs.has("activation"), clip_of(call.attrs)};
+    const bool adds = call.in.size() > 5;
     return make_kernel([=](void* const* in, void* const* out, void*) {
       auto input = [&](int i) { return static_cast<const T*>(in[i]); };
       normalise(f, input(0), input(1), input(2), input(3), input(4), adds ? input(5) : nullptr,
-                static_cast<T*>(out[0]), epsilon, relu);
+                static_cast<T*>(out[0]), epsilon, behind);
     });
   });
 }
@@ -159,7 +169,7 @@ std::unique_ptr<Kernel> batch_norm_reference(const PrepareCall& call) {
       auto output = [&](int i) { return static_cast<T*>(out[i]); };
       find_moments(f, input(0), output(1), output(2));
       normalise<T>(f, input(0), output(1), output(2), input(1), input(2), nullptr, output(0),
-                   epsilon, false);
+                   epsilon, {});
     });
   });
 }

@@ -15,6 +15,7 @@ Metas infer_of(const char* op, size_t operands, const Metas& in, const Attrs& at
     reject(op, "mean, variance and gamma " + channels.text() + ", and dy of x's shape", in, attrs);
   if (in[0].elements() == 0) reject(op, "at least one sample", in, attrs);
   if (!(attrs.real("epsilon", -1) >= 0)) reject(op, "epsilon >= 0", in, attrs);
+  expect_most(op, in, attrs);
   return {in[0], channels, channels};
 }
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -71,7 +72,10 @@ std::vector<Sample> samples() {
           sample("odd_channels", {32, 15, 15, 20}, mask, true)};
 }
 std::vector<Sample> masked_samples(Mask mask) {
-  return {sample("images", {2, 3, 5, 3}, mask),
+  Sample clipped = sample("clipped", {5, 7, 18}, mask);
+  clipped.attrs.set("most", 0.75);
+  return {clipped,
+          sample("images", {2, 3, 5, 3}, mask),
           sample("wide", {7, 1031}, mask),
           sample("long", {300, 64}, mask),
           sample("resnet18_b32", {32, 16, 16, 64}, mask, true),

@@ -23,6 +23,7 @@ BatchNormGradient batch_norm_gradient(const Tensor& x, const Tensor& mean, const
 //     made again from x, was positive
 //   batch_norm_add_relu_gradient (x, mean, variance, gamma, dy, y): where y, the relu's output, is;
 //     dy so masked, the gradient of what was added, is a fourth output
+// With attribute most the relu was clipped there.
 
 namespace cpu {
 std::unique_ptr<Kernel> batch_norm_gradient_simd(const PrepareCall&);

@@ -21,10 +21,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Behind it: uses its types.
 #include "op/channels-inl.h"
 
+// g where a relu, clipped at `most`, let v through.
+HWY_INLINE FloatVector masked_by(FloatVector v, FloatVector most, FloatVector g) {
+  const Floats d;
+  return hn::IfThenElseZero(hn::AndNot(hn::Ge(v, most), hn::Gt(v, hn::Zero(d))), g);
+}
+
 template <SignOf sign, class T>
 HWY_INLINE void sum_as(const GradientRows<T>& p, float* sum, float* along) {
   const Floats d;
-  const auto zero = hn::Zero(d);
+  const auto zero = hn::Zero(d), most = hn::Set(d, p.most);
   along_columns(p.columns, [&]<int vectors>(Dim c, Dim n) HWY_ATTR {
     FloatVector mean[vectors], total[vectors], product[vectors];
     for (int v = 0; v < vectors; ++v) {
@@ -39,10 +45,10 @@ HWY_INLINE void sum_as(const GradientRows<T>& p, float* sum, float* along) {
         if constexpr (sign == SignOf::x) {
           const auto value =
               hn::Add(hn::Mul(apart, load(p.factor + column, n)), load(p.beta + column, n));
-          g = hn::IfThenElseZero(hn::Gt(value, zero), g);
+          g = masked_by(value, most, g);
         }
         if constexpr (sign == SignOf::y) {
-          g = hn::IfThenElseZero(hn::Gt(load(p.y + at, n), zero), g);
+          g = masked_by(load(p.y + at, n), most, g);
           store(g, p.masked + at, n);
         }
         total[v] = hn::Add(total[v], g);
@@ -67,18 +73,17 @@ HWY_INLINE void sum_any(const GradientRows<T>& p, SignOf sign, float* sum, float
 template <bool by_x, class T>
 HWY_INLINE void finish_as(const GradientRows<T>& p) {
   const Floats d;
-  const auto zero = hn::Zero(d);
+  const auto most = hn::Set(d, p.most);
   along_rows(p.rows, p.columns, [&]<int rows>(Dim r, Dim c, Dim n) HWY_ATTR {
     const auto mean = load(p.mean + c, n), factor = load(p.factor + c, n);
     const auto flat = load(p.flat + c, n), slope = load(p.slope + c, n);
-    auto beta = zero;
+    auto beta = hn::Zero(d);
     if constexpr (by_x) beta = load(p.beta + c, n);
     for (int k = 0; k < rows; ++k) {
       const Dim at = (r + k) * p.period + c;
       auto g = load(p.dy + at, n);
       const auto apart = hn::Sub(load(p.x + at, n), mean);
-      if constexpr (by_x)
-        g = hn::IfThenElseZero(hn::Gt(hn::Add(hn::Mul(apart, factor), beta), zero), g);
+      if constexpr (by_x) g = masked_by(hn::Add(hn::Mul(apart, factor), beta), most, g);
       store(hn::Mul(factor, hn::Sub(hn::Sub(g, flat), hn::Mul(apart, slope))), p.dx + at, n);
     }
   });
@@ -142,6 +147,7 @@ struct Gradient {
   ChannelForm f;
   SignOf sign;
   double epsilon;
+  float most;
 
   // Rows of parameters, then [task][sum, along][period].
   Bytes workspace_bytes() const { return (kParameterRows + 2 * f.tasks) * f.row_bytes(); }
@@ -164,7 +170,8 @@ struct Gradient {
                      .y = sign == SignOf::y ? image(5) : nullptr,
                      .masked = sign == SignOf::y ? static_cast<T*>(out[3]) : nullptr,
                      .dx = static_cast<T*>(out[0]),
-                     .period = f.period};
+                     .period = f.period,
+                     .most = most};
     float* sums = row(kParameterRows);
     sum(all, sums);
     finish_sums(variance, sums, static_cast<float*>(out[1]), static_cast<float*>(out[2]), row(3),
@@ -234,7 +241,8 @@ struct Gradient {
 
 std::unique_ptr<Kernel> prepare_gradient(const PrepareCall& call, SignOf sign) {
   return dispatch_simd(call.in[0].dtype, [&]<class T>() {
-    const Gradient<T> gradient{channel_form(call), sign, call.attrs.real("epsilon")};
+    const Gradient<T> gradient{channel_form(call), sign, call.attrs.real("epsilon"),
+                               static_cast<float>(clip_of(call.attrs))};
     return make_kernel(
         [=](void* const* in, void* const* out, void* workspace) {
           gradient.run(in, out, static_cast<float*>(workspace));

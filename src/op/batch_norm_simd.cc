@@ -106,7 +106,7 @@ void join_tasks(const ChannelForm& f, float* moments) {
 template <bool adds, bool relu, class T>
 HWY_INLINE void normalise_as(const NormaliseRows<T>& p) {
   const Floats d;
-  const auto zero = hn::Zero(d);
+  const auto zero = hn::Zero(d), most = hn::Set(d, p.most);
   along_rows(p.rows, p.columns, [&]<int rows>(Dim r, Dim c, Dim n) HWY_ATTR {
     const auto mean = load(p.mean + c, n), factor = load(p.factor + c, n);
     const auto beta = load(p.beta + c, n);
@@ -114,7 +114,10 @@ HWY_INLINE void normalise_as(const NormaliseRows<T>& p) {
       const Dim at = (r + k) * p.period + c;
       auto value = hn::Add(hn::Mul(hn::Sub(load(p.x + at, n), mean), factor), beta);
       if constexpr (adds) value = hn::Add(value, load(p.added + at, n));
-      if constexpr (relu) value = hn::IfThenElse(hn::Le(value, zero), zero, value);
+      if constexpr (relu) {
+        value = hn::IfThenElse(hn::Le(value, zero), zero, value);
+        value = hn::IfThenElse(hn::Ge(value, most), most, value);
+      }
       store(value, p.y + at, n);
     }
   });
@@ -207,6 +210,8 @@ void find_moments(const ChannelForm& f, const T* x, float* mean, float* variance
 struct Parameters {
   const float *mean, *variance, *gamma, *beta;
   double epsilon;
+  bool relu = false;
+  float most = 0;
 };
 
 Bytes normalise_bytes(const ChannelForm& f) { return 3 * f.row_bytes(); }
@@ -214,12 +219,13 @@ Bytes normalise_bytes(const ChannelForm& f) { return 3 * f.row_bytes(); }
 // `added` may be null.
 template <class T>
 void normalise(const ChannelForm& f, const T* x, const Parameters& parameters, const T* added,
-               T* y, bool relu, float* workspace) {
+               T* y, float* workspace) {
   NormaliseRows<T> all{.mean = workspace,
                     .factor = workspace + f.period,
                     .beta = workspace + 2 * f.period,
                     .period = f.period,
-                    .relu = relu};
+                    .relu = parameters.relu,
+                    .most = parameters.most};
   repeat(f, parameters.mean, workspace);
   find_factors(f, parameters.variance, parameters.gamma, parameters.epsilon, workspace + f.period);
   repeat(f, parameters.beta, workspace + 2 * f.period);
@@ -256,13 +262,14 @@ std::unique_ptr<Kernel> batch_norm_apply_simd(const PrepareCall& call) {
   const ChannelForm f = channel_form(call);
   const double epsilon = call.attrs.real("epsilon");
   const bool relu = call.attrs.has("activation"), adds = call.in.size() > 5;
+  const float most = static_cast<float>(clip_of(call.attrs));
   return dispatch_simd(call.in[0].dtype, [&]<class T>() {
     return make_kernel(
         [=](void* const* in, void* const* out, void* workspace) {
           auto image = [&](int i) { return static_cast<const T*>(in[i]); };
           auto input = [&](int i) { return static_cast<const float*>(in[i]); };
-          normalise(f, image(0), {input(1), input(2), input(3), input(4), epsilon},
-                    adds ? image(5) : nullptr, static_cast<T*>(out[0]), relu,
+          normalise(f, image(0), {input(1), input(2), input(3), input(4), epsilon, relu, most},
+                    adds ? image(5) : nullptr, static_cast<T*>(out[0]),
                     static_cast<float*>(workspace));
         },
         normalise_bytes(f));
@@ -282,7 +289,7 @@ std::unique_ptr<Kernel> batch_norm_simd(const PrepareCall& call) {
           float* space = static_cast<float*>(workspace);
           find_moments(f, x, output(1), output(2), space);
           normalise(f, x, {output(1), output(2), input(1), input(2), epsilon}, none,
-                    static_cast<T*>(out[0]), false, space);
+                    static_cast<T*>(out[0]), space);
         },
         std::max(moments_bytes(f), normalise_bytes(f)));
   });

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
+#include "hwy/targets.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -154,6 +155,32 @@ TEST_F(BatchNorm, AndItsPartsGiveTheSameBits) {
     };
     expect_same(kBatchNormReluGradient, beta, relu_gradient(y, dy));
     expect_same(kBatchNormAddReluGradient, sum_y, relu_gradient(sum_y, dy));
+  }
+}
+
+// Vectors of 4, 8 and 16 lanes add in the same order.
+TEST_F(BatchNorm, GivesTheSameBitsOnEveryTarget) {
+  for (const Shape& shape : {Shape{700, 64}, Shape{333, 20}, Shape{40, 1031}}) {
+    const Shape channels{shape.back()};
+    const Tensor x = tensor(shape, [](int64_t i) { return noise(i); });
+    const Tensor dy = tensor(shape, [](int64_t i) { return noise(i + 12345); });
+    const Tensor gamma = tensor(channels, [](int64_t i) { return 1 + noise(i) / 2; });
+    const Tensor beta = tensor(channels, [](int64_t i) { return noise(i + 99); });
+    Tensors first;
+    int64_t disabled = 0;
+    for (int64_t wider : {int64_t{0}, int64_t{HWY_AVX3_DL | HWY_AVX3}, int64_t{HWY_AVX2}}) {
+      hwy::DisableTargets(disabled |= wider);
+      const BatchNormResult result = batch_norm(x, gamma, beta, kEpsilon);
+      const Tensors gradients =
+          apply(kBatchNormReluGradient, {x, result.mean, result.variance, gamma, dy, beta},
+                {{"epsilon", kEpsilon}});
+      const Tensors all{result.y,     result.mean,  result.variance,
+                        gradients[0], gradients[1], gradients[2]};
+      if (first.empty()) first = all;
+      for (size_t i = 0; i < all.size(); ++i)
+        EXPECT_TRUE(same_bits(all[i], first[i])) << i << " of " << shape.text();
+    }
+    hwy::DisableTargets(0);
   }
 }
 

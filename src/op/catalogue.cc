@@ -3,18 +3,21 @@
 #include "op/accuracy.h"
 #include "op/adam.h"
 #include "op/attention.h"
+#include "op/avg_pool.h"
 #include "op/batch_matmul.h"
 #include "op/batch_norm.h"
 #include "op/batch_norm_gradient.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/causal_mask.h"
+#include "op/clipped_relu.h"
 #include "op/concatenate.h"
 #include "op/conv2d.h"
 #include "op/conv2d_pool.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/fused_pointwise.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
@@ -24,6 +27,9 @@
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
 #include "op/op.h"
+#include "op/own_rows.h"
+#include "op/pad.h"
+#include "op/place_rows.h"
 #include "op/pointwise.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -34,6 +40,7 @@
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
 #include "op/transpose.h"
+#include "op/upsample.h"
 
 namespace pl {
 
@@ -65,6 +72,14 @@ std::span<const Op* const> catalogue() {
       &kConv2d,
       &kConv2dInputGradient,
       &kConv2dWeightGradient,
+      &kClippedRelu,
+      &kClippedReluGradient,
+      &kPad,
+      &kCrop,
+      &kAvgPool,
+      &kAvgPoolGradient,
+      &kUpsample,
+      &kUpsampleGradient,
       &kMaxPool,
       &kMaxPoolGradient,
       &kConv2dPool,
@@ -78,6 +93,8 @@ std::span<const Op* const> catalogue() {
       &kSgdMomentum,
       &kAdam,
       &kAccumulate,
+      &kOwnRows,
+      &kPlaceRows,
       &kAdd,
       &kSubtract,
       &kMultiply,
@@ -97,6 +114,7 @@ std::span<const Op* const> catalogue() {
       &kAbs,
       &kSign,
       &kScale,
+      &kFusedPointwise,
       &kReduceSum,
       &kReduceMax,
       &kCast,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace pl::cpu {
@@ -27,6 +28,10 @@ ChannelForm channel_form(const PrepareCall& call) {
           .chunks = chunks,
           .tasks = std::clamp<Dim>(chunks, 1, kMostTasks),
           .threads = call.backend.threads()};
+}
+
+double clip_of(const Attrs& attrs) {
+  return attrs.real("most", std::numeric_limits<double>::quiet_NaN());
 }
 
 void repeat(const ChannelForm& form, const float* values, float* row) {

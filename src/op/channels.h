@@ -20,8 +20,8 @@ struct ChannelForm {
   Bytes row_bytes() const { return period * static_cast<Bytes>(sizeof(float)); }
 };
 
-// y = (x - mean) * factor + beta (+ added) (then relu) on `columns` of each row. Parameters are one
-// row; `added` may be null.
+// y = (x - mean) * factor + beta (+ added) (then relu, clipped at `most`) on `columns` of each row.
+// Parameters are one row; `added` may be null; a `most` of NaN clips nothing.
 template <class T>
 struct NormaliseRows {
   const float *mean, *factor, *beta;
@@ -29,23 +29,28 @@ struct NormaliseRows {
   T* y = nullptr;
   Dim rows = 0, columns = 0, period;
   bool relu;
+  float most;
 };
 
 // Where the gradient of batch_norm takes the sign of a relu from.
 enum class SignOf : uint8_t { none, x, y };
 
 // Pass 1 of the gradient, of `columns` of each row: sums of g and of g * (x - mean) are added to
-// `sum` and `along`. g is dy, where (x - mean) * factor + beta or y is positive; with y it is also
-// written to `masked`. Pass 2: dx = factor * (g - flat - (x - mean) * slope).
+// `sum` and `along`. g is dy, where (x - mean) * factor + beta or y is positive and below `most`;
+// with y it is also written to `masked`. Pass 2: dx = factor * (g - flat - (x - mean) * slope).
 template <class T>
 struct GradientRows {
   const float *mean, *factor, *beta = nullptr, *flat, *slope;  // one row each
   const T *x = nullptr, *dy = nullptr, *y = nullptr;
   T *masked = nullptr, *dx = nullptr;
   Dim rows = 0, columns = 0, period;
+  float most;
 };
 
 ChannelForm channel_form(const PrepareCall& call);
+
+// Where a relu behind the normalisation is clipped (attribute most); NaN: nowhere.
+double clip_of(const Attrs& attrs);
 
 // A channel's parameter repeated along a row.
 void repeat(const ChannelForm& form, const float* values, float* row);

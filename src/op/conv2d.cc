@@ -1,5 +1,7 @@
 #include "op/conv2d.h"
 
+#include <algorithm>
+
 #include "op/broadcast_to.h"
 #include "op/infer.h"
 #include "op/reduce.h"
@@ -67,6 +69,7 @@ Conv2dOptions options_of(const Attrs& attrs) {
   if (attrs.has("dilations"))
     options.dilations = {attrs.list("dilations")[0], attrs.list("dilations")[1]};
   options.padding = attrs.text("padding", "valid");
+  if (attrs.has("pads")) std::copy_n(attrs.list("pads").begin(), 4, options.pads.begin());
   options.groups = attrs.integer("groups", 1);
   return options;
 }
@@ -74,6 +77,8 @@ Conv2dOptions options_of(const Attrs& attrs) {
 Attrs attrs_of(const Conv2dOptions& options) {
   Attrs attrs{{"strides", std::vector<int64_t>(options.strides.begin(), options.strides.end())},
               {"padding", options.padding}};
+  if (options.padding == "explicit")
+    attrs.set("pads", std::vector<int64_t>(options.pads.begin(), options.pads.end()));
   if (options.dilations != std::array<Dim, 2>{1, 1})
     attrs.set("dilations",
               std::vector<int64_t>(options.dilations.begin(), options.dilations.end()));
@@ -90,8 +95,7 @@ Tensors gradient(const GradientCall& call) {
   const bool bias = call.in.size() > 2 && call.wants(2);
   // Weights first: their gradient can be used up before the next layer's gradient exists.
   if (call.wants(1)) {
-    const auto result =
-        conv2d_weight_gradient(x, dy, w.shape(), bias, options, call.dtype_of(1));
+    const auto result = conv2d_weight_gradient(x, dy, w.shape(), bias, options, call.dtype_of(1));
     out[1] = result.dw;
     if (bias) out[2] = result.db;
   } else if (bias) {

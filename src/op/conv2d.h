@@ -18,7 +18,8 @@ extern const Op kConv2dWeightGradient;
 
 struct Conv2dOptions {
   std::array<Dim, 2> strides = {1, 1};
-  std::string padding = "valid";  // or "same"
+  std::string padding = "valid";  // or "same", or "explicit" with pads
+  std::array<Dim, 4> pads = {};   // top, bottom, left, right
   std::array<Dim, 2> dilations = {1, 1};
   Dim groups = 1;
   std::string activation = "none";  // or "relu"

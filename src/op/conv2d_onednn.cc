@@ -1,6 +1,6 @@
-// oneDNN kernels of conv2d, float32 and bfloat16. Activations stay plain NHWC. Weights are taken in the layout
-// the library likes best (plain HWIO can be 2.7 times slower): they are packed into the workspace
-// before each run, and weight gradients are unpacked after it. Both cost microseconds.
+// oneDNN kernels of conv2d, float32 and bfloat16. Activations stay plain NHWC. Weights are taken in
+// the layout the library likes best (plain HWIO can be 2.7 times slower): they are packed into the
+// workspace before each run, and weight gradients are unpacked after it. Both cost microseconds.
 #include <algorithm>
 #include <limits>
 

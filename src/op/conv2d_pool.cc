@@ -17,9 +17,12 @@ MaxPoolForm pool_form(const char* op, const Conv2dForm& f, const Metas& in, cons
   const Meta image{Dtype::float32, Shape{f.batch, f.window.h.out, f.window.w.out, f.filters}};
   if (!attrs.has("pool_size") || !attrs.has("pool_strides"))
     reject(op, "attributes pool_size and pool_strides", in, attrs);
-  return max_pool_form({image}, {{"pool_size", attrs.list("pool_size")},
-                                 {"strides", attrs.list("pool_strides")},
-                                 {"padding", attrs.text("pool_padding", "valid")}});
+  const std::vector<int64_t> none(4, 0);
+  return max_pool_form({image},
+                       {{"pool_size", attrs.list("pool_size")},
+                        {"strides", attrs.list("pool_strides")},
+                        {"padding", attrs.text("pool_padding", "valid")},
+                        {"pads", attrs.has("pool_pads") ? attrs.list("pool_pads") : none}});
 }
 
 Shape pooled_shape(const Conv2dPoolForm& f) {

@@ -8,7 +8,8 @@ namespace pl {
 namespace {
 
 // Inputs: x, step_params. Attributes: rate, stream; rows, 0 when x carries no rows: then the
-// element index does not count from the micro-batch's first sample.
+// element index does not count from the micro-batch's first sample. Of a band of image rows:
+// height, rows of the whole image; starts, the first row of each band.
 Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 2, 2, in, attrs);
   if (!is_real(in[0].dtype)) reject(op, "a float32 or float64 tensor", in, attrs);
@@ -16,6 +17,8 @@ Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
     reject(op, "step parameters " + step_params_meta().text() + " second", in, attrs);
   const double rate = attrs.real("rate");
   if (!(rate >= 0 && rate < 1)) reject(op, "a rate in [0, 1)", in, attrs);
+  if (attrs.has("starts") && (in[0].shape.rank() < 2 || !attrs.has("height")))
+    reject(op, "bands of images (B, H, ...) with their height", in, attrs);
   return checked(op, {in[0]});
 }
 

@@ -21,6 +21,9 @@ struct DropoutForm {
   Dim total, per_row;  // elements; per_row 0: there are no samples to count from
   double rate;
   uint64_t stream;
+  // Of a band of image rows: elements in a row, rows in the whole image, first row of each band.
+  Dim image_row = 0, height = 0;
+  std::vector<int64_t> starts = {};
   double factor() const { return 1 / (1 - rate); }
 };
 // What one step draws from: element i is kept when word base + i of the stream reaches the
@@ -33,6 +36,9 @@ struct DropoutMask {
 };
 DropoutForm dropout_form(const PrepareCall&);
 DropoutMask dropout_mask(const DropoutForm& form, const void* step_params);
+// `count` elements, the first of which is element 0 of the mask; y may be x.
+void dropout_tile(const float* x, float* y, Dim count, const DropoutMask& mask, double factor);
+void dropout_tile(const double* x, double* y, Dim count, const DropoutMask& mask, double factor);
 
 std::unique_ptr<Kernel> dropout_simd(const PrepareCall&);
 std::unique_ptr<Kernel> dropout_reference(const PrepareCall&);

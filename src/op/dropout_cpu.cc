@@ -23,22 +23,38 @@ void mask_range(const T* x, T* y, Dim begin, Dim end, const DropoutMask& mask, T
 
 }  // namespace
 
+void dropout_tile(const double* x, double* y, Dim count, const DropoutMask& mask, double factor) {
+  mask_range(x, y, 0, count, mask, factor);
+}
+
 DropoutForm dropout_form(const PrepareCall& call) {
   const Shape& x = call.in[0].shape;
   const Dim total = x.elements();
   const bool rows = call.attrs.integer("rows", 1) && x.rank() > 0 && total > 0;
-  return {total, rows ? total / x[0] : 0, call.attrs.real("rate"),
-          static_cast<uint64_t>(call.attrs.integer("stream"))};
+  DropoutForm form{total, rows ? total / x[0] : 0, call.attrs.real("rate"),
+                   static_cast<uint64_t>(call.attrs.integer("stream"))};
+  if (call.attrs.has("starts") && total > 0) {
+    form.image_row = total / (x[0] * x[1]);
+    form.height = call.attrs.integer("height");
+    form.starts = call.attrs.list("starts");
+  }
+  return form;
 }
 
 DropoutMask dropout_mask(const DropoutForm& form, const void* step_params) {
   StepParams params;
   std::memcpy(&params, step_params, sizeof params);
+  const auto threshold = static_cast<uint32_t>(form.rate * 0x1p32);
+  const PhiloxKey key = philox_stream(params.seed, form.stream);
+  const auto step = static_cast<uint64_t>(params.step);
+  if (!form.starts.empty()) {  // a band of one sample
+    const Dim row = params.row_offset * form.height + form.starts[static_cast<size_t>(params.band)];
+    return {key, step, row * form.image_row, threshold};
+  }
   // Dimension 0 may count more than samples, (B * T, D); a micro-batch says how many it has.
   const Dim per_row =
       form.per_row > 0 && params.call_rows > 0 ? form.total / params.call_rows : form.per_row;
-  return {philox_stream(params.seed, form.stream), static_cast<uint64_t>(params.step),
-          params.row_offset * per_row, static_cast<uint32_t>(form.rate * 0x1p32)};
+  return {key, step, params.row_offset * per_row, threshold};
 }
 
 std::unique_ptr<Kernel> dropout_reference(const PrepareCall& call) {

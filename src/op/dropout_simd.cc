@@ -1,5 +1,5 @@
-// dropout and its gradient, float32 and bfloat16, compiled once for each SIMD target. Gives the bits of the
-// reference: words are integers, and each element is one product.
+// dropout and its gradient, float32 and bfloat16, compiled once for each SIMD target. Gives the
+// bits of the reference: words are integers, and each element is one product.
 #include "op/dropout.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -89,9 +89,8 @@ HWY_INLINE void dropout_loop(const T* x, T* y, int64_t begin, int64_t end, const
       store(hn::IfThenZeroElse(hn::RebindMask(df, dropped), scaled), y + begin + i);
     }
     for (; i < count; ++i)
-      y[begin + i] = T(words[skip + i] >= mask.threshold
-                           ? static_cast<float>(x[begin + i]) * factor
-                           : 0.0f);
+      y[begin + i] =
+          T(words[skip + i] >= mask.threshold ? static_cast<float>(x[begin + i]) * factor : 0.0f);
     begin += count;
   }
 }
@@ -124,6 +123,10 @@ void dropout_range(const Bfloat16* x, Bfloat16* y, int64_t begin, int64_t end,
   HWY_DYNAMIC_DISPATCH(dropout_bf16)(x, y, begin, end, mask, factor);
 }
 }  // namespace
+
+void dropout_tile(const float* x, float* y, Dim count, const DropoutMask& mask, double factor) {
+  dropout_range(x, y, 0, count, mask, static_cast<float>(factor));
+}
 
 std::unique_ptr<Kernel> dropout_simd(const PrepareCall& call) {
   const DropoutForm f = dropout_form(call);

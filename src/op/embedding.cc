@@ -63,8 +63,7 @@ Tensors gradient_gradient(const GradientCall& call) {
 }
 
 Tensors onto_gradient(const GradientCall& call) {
-  return {call.dout[0], Tensor(),
-          cast(embedding(call.dout[0], call.in[1]), call.in[2].dtype())};
+  return {call.dout[0], Tensor(), cast(embedding(call.dout[0], call.in[1]), call.in[2].dtype())};
 }
 
 Rows rows(const Attrs&, RowMask in) {

@@ -19,7 +19,8 @@ Tensor embedding(const Tensor& table, const Tensor& indices);
 // indices S, dy (S..., D). Result (V, D) with V = `depth`: for each row the sum of dy where it was
 // picked, in the order of the indices. `onto` (V, D) is added to that sum and may give its place,
 // so that a table with a second gradient (a tied head) needs no second buffer; the bits are those
-// of add(onto, embedding_gradient(indices, dy, depth)). 16-bit dy may be summed to a float32 result.
+// of add(onto, embedding_gradient(indices, dy, depth)). 16-bit dy may be summed to a float32
+// result.
 Tensor embedding_gradient(const Tensor& indices, const Tensor& dy, Dim depth,
                           const Tensor& onto = Tensor(), std::optional<Dtype> dtype = {});
 

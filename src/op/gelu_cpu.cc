@@ -48,6 +48,19 @@ T slope(T x, bool approximate) {
 
 }  // namespace
 
+template <class T>
+void gelu_row(const T* x, T* y, Dim count, bool approximate) {
+  for (Dim i = 0; i < count; ++i) y[i] = value(x[i], approximate);
+}
+template <class T>
+void gelu_gradient_row(const T* x, const T* dy, T* dx, Dim count, bool approximate) {
+  for (Dim i = 0; i < count; ++i) dx[i] = dy[i] * slope(x[i], approximate);
+}
+template void gelu_row(const float*, float*, Dim, bool);
+template void gelu_row(const double*, double*, Dim, bool);
+template void gelu_gradient_row(const float*, const float*, float*, Dim, bool);
+template void gelu_gradient_row(const double*, const double*, double*, Dim, bool);
+
 std::unique_ptr<Kernel> gelu_reference(const PrepareCall& call) {
   const int64_t count = call.out[0].elements();
   const int threads = call.backend.threads();
@@ -57,7 +70,7 @@ std::unique_ptr<Kernel> gelu_reference(const PrepareCall& call) {
       const T* x = static_cast<const T*>(in[0]);
       T* y = static_cast<T*>(out[0]);
       parallel_ranges(threads, count, count * 8, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) y[i] = value(x[i], approximate);
+        gelu_row(x + begin, y + begin, end - begin, approximate);
       });
     });
   });
@@ -73,7 +86,7 @@ std::unique_ptr<Kernel> gelu_gradient_reference(const PrepareCall& call) {
       const T* dy = static_cast<const T*>(in[1]);
       T* dx = static_cast<T*>(out[0]);
       parallel_ranges(threads, count, count * 8, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) dx[i] = dy[i] * slope(x[i], approximate);
+        gelu_gradient_row(x + begin, dy + begin, dx + begin, end - begin, approximate);
       });
     });
   });

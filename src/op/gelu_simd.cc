@@ -112,6 +112,13 @@ namespace pl::cpu {
 HWY_EXPORT(gelu_range);
 HWY_EXPORT(gelu_gradient_range);
 
+void gelu_tile(const float* x, float* y, Dim count, bool approximate) {
+  HWY_DYNAMIC_DISPATCH(gelu_range)(x, y, count, approximate);
+}
+void gelu_gradient_tile(const float* x, const float* dy, float* dx, Dim count, bool approximate) {
+  HWY_DYNAMIC_DISPATCH(gelu_gradient_range)(x, dy, dx, count, approximate);
+}
+
 std::unique_ptr<Kernel> gelu_simd(const PrepareCall& call) {
   if (call.out[0].dtype != Dtype::float32) return nullptr;
   const int64_t count = call.out[0].elements();

@@ -1,6 +1,6 @@
-// layer_norm and its gradients, float32 and bfloat16, compiled once for each SIMD target. Sums run in 16 lanes
-// whatever the vector width, and join in float64 after a block, so that all targets give the same
-// bits.
+// layer_norm and its gradients, float32 and bfloat16, compiled once for each SIMD target. Sums run
+// in 16 lanes whatever the vector width, and join in float64 after a block, so that all targets
+// give the same bits.
 #include "op/layer_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -199,12 +199,10 @@ std::unique_ptr<Kernel> layer_norm_simd(const PrepareCall& call) {
       float* rstd = static_cast<float*>(out[2]);
       parallel_ranges(threads, rows, rows * features * 2, [&](Dim begin, Dim end) {
         const Dim at = begin * features, count = end - begin;
-        if constexpr (kNarrow<T>)
-          HWY_DYNAMIC_DISPATCH(normalise_bf16)
-          (x + at, gamma, beta, y + at, mean + begin, rstd + begin, count, features, epsilon);
-        else
-          HWY_DYNAMIC_DISPATCH(normalise_f32)
-          (x + at, gamma, beta, y + at, mean + begin, rstd + begin, count, features, epsilon);
+        if constexpr (kNarrow<T>) HWY_DYNAMIC_DISPATCH(normalise_bf16)
+        (x + at, gamma, beta, y + at, mean + begin, rstd + begin, count, features, epsilon);
+        else HWY_DYNAMIC_DISPATCH(normalise_f32)(x + at, gamma, beta, y + at, mean + begin,
+                                                 rstd + begin, count, features, epsilon);
       });
     });
   });
@@ -223,12 +221,10 @@ std::unique_ptr<Kernel> layer_norm_gradient_simd(const PrepareCall& call) {
       T* dx = static_cast<T*>(out[0]);
       parallel_ranges(threads, rows, rows * features * 2, [&](Dim begin, Dim end) {
         const Dim at = begin * features, count = end - begin;
-        if constexpr (kNarrow<T>)
-          HWY_DYNAMIC_DISPATCH(normalise_gradient_bf16)
-          (x + at, gamma, mean + begin, rstd + begin, dy + at, dx + at, count, features);
-        else
-          HWY_DYNAMIC_DISPATCH(normalise_gradient_f32)
-          (x + at, gamma, mean + begin, rstd + begin, dy + at, dx + at, count, features);
+        if constexpr (kNarrow<T>) HWY_DYNAMIC_DISPATCH(normalise_gradient_bf16)
+        (x + at, gamma, mean + begin, rstd + begin, dy + at, dx + at, count, features);
+        else HWY_DYNAMIC_DISPATCH(normalise_gradient_f32)(x + at, gamma, mean + begin, rstd + begin,
+                                                          dy + at, dx + at, count, features);
       });
     });
   });
@@ -248,12 +244,10 @@ std::unique_ptr<Kernel> layer_norm_parameter_gradient_simd(const PrepareCall& ca
       float* dbeta = static_cast<float*>(out[1]);
       constexpr Dim kColumns = 32;
       auto sum = [&](Dim first, Dim width) {
-        if constexpr (kNarrow<T>)
-          HWY_DYNAMIC_DISPATCH(sum_columns_bf16)
-          (x, mean, rstd, dy, rows, features, first, width, dgamma, dbeta);
-        else
-          HWY_DYNAMIC_DISPATCH(sum_columns_f32)
-          (x, mean, rstd, dy, rows, features, first, width, dgamma, dbeta);
+        if constexpr (kNarrow<T>) HWY_DYNAMIC_DISPATCH(sum_columns_bf16)
+        (x, mean, rstd, dy, rows, features, first, width, dgamma, dbeta);
+        else HWY_DYNAMIC_DISPATCH(sum_columns_f32)(x, mean, rstd, dy, rows, features, first, width,
+                                                   dgamma, dbeta);
       };
       parallel_ranges(
           threads, features, rows * features * 2,

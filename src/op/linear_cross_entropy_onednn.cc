@@ -100,8 +100,9 @@ struct Products {
   bool prepare(CpuBackend& backend, const Form& f, dnnl_data_type_t type) {
     const Operand scores{rows, classes, classes, 1}, block = scores.as(type);
     const Operand h{rows, f.inner, f.inner, 1, type};
-    const Operand w = f.transpose_b ? Operand{f.inner, classes, 1, f.inner, type}
-                                    : Operand{f.inner, classes, f.classes, 1, type};  // (D, classes)
+    const Operand w = f.transpose_b
+                          ? Operand{f.inner, classes, 1, f.inner, type}
+                          : Operand{f.inner, classes, f.classes, 1, type};  // (D, classes)
     if (!logits.prepare(backend, h, w, scores, f.bias >= 0, false)) return false;
     if (f.dloss < 0) return true;
     const bool add_dw = f.rows > f.block, add_dh = f.classes > f.piece;
@@ -109,8 +110,8 @@ struct Products {
         f.transpose_b
             ? dw.prepare(backend, block.transposed(), h, w.transposed().as(dnnl_f32), false, add_dw)
             : dw.prepare(backend, h.transposed(), block, w.as(dnnl_f32), false, add_dw);
-    return has_dw && dh.prepare(backend, block, w.transposed(), add_dh ? h.as(dnnl_f32) : h, false,
-                                add_dh);
+    return has_dw &&
+           dh.prepare(backend, block, w.transposed(), add_dh ? h.as(dnnl_f32) : h, false, add_dh);
   }
 
   template <class F>
@@ -236,7 +237,8 @@ class BlockedHead final : public Kernel {
     if (sums) clear(sum, count);
     for_pieces(block, [&](Dim c, Dim classes, const float* dlogits) {
       void* to = sums ? static_cast<void*>(sum) : dh;
-      products(block.rows, classes).dh.run(factor(block, dlogits), w + c * step * size, to, scratch);
+      products(block.rows, classes)
+          .dh.run(factor(block, dlogits), w + c * step * size, to, scratch);
     });
     if (sums && narrow_)
       parallel_ranges(threads_, count, count, [&](Dim begin, Dim end) {

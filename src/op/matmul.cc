@@ -22,8 +22,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
                      b.text() + " " + attrs.print());
   };
   if (a.shape.rank() < 2 || b.shape.rank() < 2) throw bad("two matrices");
-  if (a.dtype != b.dtype || !is_real(a.dtype))
-    throw bad("one dtype, float32, float64 or bfloat16");
+  if (a.dtype != b.dtype || !is_real(a.dtype)) throw bad("one dtype, float32, float64 or bfloat16");
   checked("matmul", {a, b});
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
   const bool sums = ta && !tb && (a.shape.rank() > 2 || b.shape.rank() > 2);
@@ -32,7 +31,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   if (ta && tb && a.shape.rank() != 2) throw bad("two matrices");
   const MatmulForm f = matmul_form(in, attrs);
   if (f.k != (tb ? b.shape[1] : rows_of(b.shape))) throw bad("equal inner dimensions");
-  if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{f.n}} && in[2] != Meta{wide(a.dtype), Shape{f.n}})
+  if (in.size() > 2 && in[2] != Meta{a.dtype, Shape{f.n}} &&
+      in[2] != Meta{wide(a.dtype), Shape{f.n}})
     throw UserError("[matmul] expected a bias of " + Meta{a.dtype, Shape{f.n}}.text() +
                     ", received " + in[2].text());
   std::vector<Dim> dims = ta ? std::vector<Dim>{f.m} : leading(a.shape);
@@ -54,7 +54,7 @@ Tensors gradient(const GradientCall& call) {
   const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
   Tensors out(call.in.size());
   // The gradient of b (weights) first: it can be used up before the next layer's gradient exists.
-  if (call.in.size() > 2 && call.wants(2)) 
+  if (call.in.size() > 2 && call.wants(2))
     out[2] = reduce_sum(dc, leading_axes(dc), false, call.dtype_of(2));
   if (call.wants(1))
     out[1] = tb ? matmul(dc, a, {.transpose_a = true, .transpose_b = ta, .dtype = call.dtype_of(1)})

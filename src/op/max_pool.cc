@@ -44,15 +44,19 @@ MaxPoolOptions options_of(const Attrs& attrs) {
   options.strides = {1, 1};
   if (attrs.has("strides")) options.strides = {attrs.list("strides")[0], attrs.list("strides")[1]};
   options.padding = attrs.text("padding", "valid");
+  if (attrs.has("pads")) std::copy_n(attrs.list("pads").begin(), 4, options.pads.begin());
   return options;
 }
 
 Attrs attrs_of(const MaxPoolOptions& options) {
   const auto& pool = options.pool_size;
   const auto& strides = options.strides == std::array<Dim, 2>{} ? pool : options.strides;
-  return {{"pool_size", std::vector<int64_t>(pool.begin(), pool.end())},
-          {"strides", std::vector<int64_t>(strides.begin(), strides.end())},
-          {"padding", options.padding}};
+  Attrs attrs{{"pool_size", std::vector<int64_t>(pool.begin(), pool.end())},
+              {"strides", std::vector<int64_t>(strides.begin(), strides.end())},
+              {"padding", options.padding}};
+  if (options.padding == "explicit")
+    attrs.set("pads", std::vector<int64_t>(options.pads.begin(), options.pads.end()));
+  return attrs;
 }
 
 Tensors gradient(const GradientCall& call) {
@@ -77,6 +81,7 @@ struct Case {
   std::vector<int64_t> pool, strides;
   const char* padding = "valid";
   bool benchmark = false;
+  std::vector<int64_t> pads = {};
 };
 
 std::vector<Case> cases() {
@@ -88,13 +93,18 @@ std::vector<Case> cases() {
       {"3x2_stride1", {1, 6, 5, 20}, {3, 2}, {1, 1}},
       {"2x2_stride3", {2, 8, 7, 4}, {2, 2}, {3, 3}, "same"},
       {"2x2_same_odd", {2, 5, 7, 16}, {2, 2}, {2, 2}, "same"},
+      {"3x3_stride2_explicit", {2, 8, 7, 18}, {3, 3}, {2, 2}, "explicit", false, {1, 1, 1, 1}},
+      {"3x3_stride1_same", {2, 5, 6, 33}, {3, 3}, {1, 1}, "same"},
+      {"resnet_stem_b32", {32, 32, 32, 64}, {3, 3}, {2, 2}, "explicit", true, {1, 1, 1, 1}},
       {"mnist_cnn_1_b256", {256, 26, 26, 32}, {2, 2}, {2, 2}, "valid", true},
       {"mnist_cnn_2_b256", {256, 11, 11, 64}, {2, 2}, {2, 2}, "valid", true},
   };
 }
 
 Attrs attrs_of(const Case& c) {
-  return {{"pool_size", c.pool}, {"strides", c.strides}, {"padding", std::string(c.padding)}};
+  Attrs attrs{{"pool_size", c.pool}, {"strides", c.strides}, {"padding", std::string(c.padding)}};
+  if (!c.pads.empty()) attrs.set("pads", c.pads);
+  return attrs;
 }
 
 std::vector<Sample> samples() {

@@ -16,7 +16,8 @@ extern const Op kMaxPoolGradient;
 struct MaxPoolOptions {
   std::array<Dim, 2> pool_size = {2, 2};
   std::array<Dim, 2> strides = {0, 0};  // 0: the pool size
-  std::string padding = "valid";        // or "same"
+  std::string padding = "valid";        // or "same", or "explicit" with pads; never chosen
+  std::array<Dim, 4> pads = {};         // top, bottom, left, right
 };
 
 // x (B, H, W, C). Result (B, OH, OW, C).

@@ -36,7 +36,7 @@ struct Effects {
 
 struct Cost {
   double flops = 0;
-  double bytes = 0;  // read and written
+  double bytes = 0;     // read and written
   bool narrow = false;  // of 16-bit operands, which a library may multiply faster
 };
 

@@ -21,9 +21,9 @@ Metas infer_binary(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = name_of(kind);
   expect_operands(op, 2, 2, in, attrs);
   if (in[0].dtype != in[1].dtype) reject(op, "operands of one dtype", in, attrs);
-  if (kind == Binary::divide && !is_real(in[0].dtype))
-    reject(op, "floating operands", in, attrs);
-  if (!is_number(in[0].dtype)) reject(op, "operands of a floating dtype, int32 or int64", in, attrs);
+  if (kind == Binary::divide && !is_real(in[0].dtype)) reject(op, "floating operands", in, attrs);
+  if (!is_number(in[0].dtype))
+    reject(op, "operands of a floating dtype, int32 or int64", in, attrs);
   Shape shape;
   if (!broadcast_shapes(in[0].shape, in[1].shape, &shape))
     reject(op, "shapes that broadcast", in, attrs);

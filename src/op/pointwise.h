@@ -45,6 +45,8 @@ Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
 
 namespace cpu {
+// What unary_simd runs, on `count` elements; y may be x. exp, tanh and sigmoid only.
+void unary_tile(Unary kind, const float* x, float* y, Dim count);
 // exp, tanh and sigmoid; null for the others.
 std::unique_ptr<Kernel> unary_simd(const PrepareCall&, Unary kind);
 template <Unary kind>

@@ -49,6 +49,10 @@ namespace pl::cpu {
 
 HWY_EXPORT(unary_row);
 
+void unary_tile(Unary kind, const float* x, float* y, Dim count) {
+  HWY_DYNAMIC_DISPATCH(unary_row)(kind, x, y, count);
+}
+
 std::unique_ptr<Kernel> unary_simd(const PrepareCall& call, Unary kind) {
   const bool known = kind == Unary::exp || kind == Unary::tanh || kind == Unary::sigmoid;
   if (call.out[0].dtype != Dtype::float32 || !known) return nullptr;

@@ -39,9 +39,10 @@ struct Max {
   static T join(T a, T b) { return (a > b) | (a != a) ? a : b; }
 };
 
-constexpr Dim kRun = 4096;    // elements of a contiguous piece, rows of a column piece
-constexpr Dim kColumns = 64;  // columns of a piece
-constexpr Dim kShort = 32;    // rows summed in T before they join the totals
+constexpr Dim kRun = 4096;     // elements of a contiguous piece, rows of a column piece
+constexpr Dim kColumns = 512;  // columns of a piece at most: long runs of a row are read at the
+                               // speed of memory, short ones are not
+constexpr Dim kShort = 32;     // rows summed in T before they join the totals
 
 // x seen as (outer, reduced, inner). False when the reduced axes are not neighbours.
 struct Form {
@@ -163,13 +164,21 @@ void join_short(const Bfloat16* x, Dim rows, Dim stride, Dim width, float* part)
   join_short<R>(block, rows, width, width, part);
 }
 
+// Columns of a piece, so that every thread gets one. Each column is summed by itself: bits do not
+// depend on it.
+Dim columns_of(const Form& f, Dim pieces, int threads) {
+  constexpr Dim kLeast = 64;
+  const Dim wanted = f.outer * pieces >= threads ? f.inner : (f.inner + threads - 1) / threads;
+  return std::clamp((wanted + kLeast - 1) / kLeast * kLeast, kLeast, kColumns);
+}
+
 // (outer, reduced, inner) -> (outer, inner).
 template <class R, class In, class Out>
 std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
   using Total = typename R::Total;
   using Element = std::conditional_t<std::is_same_v<In, Bfloat16>, float, In>;
   const Dim pieces = std::max<Dim>(1, (f.reduced + kRun - 1) / kRun);
-  const Dim blocks = (f.inner + kColumns - 1) / kColumns;
+  const Dim columns = columns_of(f, pieces, threads);
   const Bytes workspace =
       pieces > 1 ? f.outer * pieces * f.inner * static_cast<Bytes>(sizeof(Total)) : 0;
   return make_kernel(
@@ -177,12 +186,13 @@ std::unique_ptr<Kernel> along_columns(const Form& f, int threads) {
         const In* x = static_cast<const In*>(in[0]);
         Out* y = static_cast<Out*>(out[0]);
         Total* parts = static_cast<Total*>(workspace);  // (outer, pieces, inner)
+        const Dim blocks = (f.inner + columns - 1) / columns;
         const Dim tasks = f.outer * pieces * blocks;
         parallel_ranges(threads, tasks, f.outer * f.reduced * f.inner, [&](Dim begin, Dim end) {
           for (Dim task = begin; task < end; ++task) {
-            const Dim column = task % blocks * kColumns, piece = task / blocks % pieces;
+            const Dim column = task % blocks * columns, piece = task / blocks % pieces;
             const Dim outer = task / blocks / pieces;
-            const Dim width = std::min(kColumns, f.inner - column);
+            const Dim width = std::min(columns, f.inner - column);
             const Dim last = std::min((piece + 1) * kRun, f.reduced);
             Total totals[kColumns];
             Element part[kColumns];

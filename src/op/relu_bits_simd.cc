@@ -94,8 +94,7 @@ void relu_bits_bf16(const Bfloat16* x, Bfloat16* y, uint8_t* bits, int64_t count
 void relu_bits_gradient_f32(const uint8_t* bits, const float* dy, float* dx, int64_t count) {
   relu_bits_gradient_loop(bits, dy, dx, count);
 }
-void relu_bits_gradient_bf16(const uint8_t* bits, const Bfloat16* dy, Bfloat16* dx,
-                             int64_t count) {
+void relu_bits_gradient_bf16(const uint8_t* bits, const Bfloat16* dy, Bfloat16* dx, int64_t count) {
   relu_bits_gradient_loop(bits, dy, dx, count);
 }
 

@@ -26,8 +26,8 @@ HWY_INLINE void store(FloatVector v, Bfloat16* to) {
   const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(words, 1));
   const auto rounded = hn::Add(word, hn::Add(odd, hn::Set(words, 0x7FFF)));
   const auto quiet = hn::Or(word, hn::Set(words, 0x400000));
-  const auto bits = hn::ShiftRight<16>(
-      hn::IfThenElse(hn::RebindMask(words, hn::Eq(v, v)), rounded, quiet));
+  const auto bits =
+      hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(words, hn::Eq(v, v)), rounded, quiet));
   hn::StoreU(hn::DemoteTo(halves, hn::BitCast(numbers, bits)), halves,
              reinterpret_cast<uint16_t*>(to));
 }

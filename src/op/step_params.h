@@ -16,7 +16,7 @@ struct StepParams {
   int64_t rows = 0;        // samples in the full batch
   int64_t row_offset = 0;  // of this micro-batch's first sample in the full batch
   int64_t call_rows = 0;   // samples in this micro-batch; 0: all
-  int64_t reserved = 0;
+  int64_t band = 0;        // which band of a sample's image rows this call has
 };
 static_assert(sizeof(StepParams) == 64);
 

@@ -100,8 +100,7 @@ class Whole final : public Kernel {
         convert_all(threads_, static_cast<const Bfloat16*>(in[i]), static_cast<float*>(ins_[i]),
                     in_[i].elements);
     }
-    for (size_t o = 0; o < out_.size(); ++o)
-      outs_[o] = out_[o].at < 0 ? out[o] : base + out_[o].at;
+    for (size_t o = 0; o < out_.size(); ++o) outs_[o] = out_[o].at < 0 ? out[o] : base + out_[o].at;
     inner_->run(ins_.data(), outs_.data(), workspace);
     for (size_t o = 0; o < out_.size(); ++o)
       if (out_[o].at >= 0)

@@ -12,6 +12,8 @@
 //   (z, r) -> add -> s -> relu -> y       (x, m, v, r) -> batch_norm_add(relu) -> y
 //   (y, dy) -> relu_gradient -> g    =>   (x, m, v, dy, y) -> batch_norm_add_relu_gradient -> dx, g
 //   (x, m, v, g) -> batch_norm_gradient -> dx
+//
+// A relu may be clipped (relu6).
 #include <algorithm>
 
 #include "op/batch_norm.h"
@@ -125,15 +127,28 @@ void forget_bits(Graph& graph) {
   rebuild(graph, std::vector<bool>(graph.nodes.size(), false));
 }
 
+// A relu, clipped or not; whether both are clipped alike.
+bool is_relu(const Node& node) { return node.op == kRelu.name || node.op == "clipped_relu"; }
+bool is_relu_gradient(const Node& node) {
+  return node.op == kReluGradient.name || node.op == "clipped_relu_gradient";
+}
+bool same_clip(const Attrs& a, const Attrs& b) {
+  return a.has("most") == b.has("most") && a.real("most", 0) == b.real("most", 0);
+}
+void copy_clip(const Attrs& from, Attrs& to) {
+  if (from.has("most")) to.set("most", from.real("most"));
+}
+
 void join_relus(Graph& graph) {
   const Readers readers = readers_of(graph);
   std::vector<bool> dropped(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& relu = graph.nodes[n];
-    if (relu.op != kRelu.name) continue;
+    if (!is_relu(relu)) continue;
     Node* normaliser = normaliser_of(graph, readers, relu.in[0]);
     if (!normaliser) continue;
     normaliser->attrs.set("activation", std::string("relu"));
+    copy_clip(relu.attrs, normaliser->attrs);
     normaliser->out[0] = relu.out[0];
     dropped[n] = true;
   }
@@ -148,15 +163,17 @@ void join_gradients(Graph& graph) {
     if (backward.op != kBatchNormGradient.name) continue;
     const ValueId g = backward.in[4];
     const Node* mask = producer_of(graph, g);
-    if (!mask || mask->op != kReluGradient.name || mask->in[0] == mask->in[1]) continue;
+    if (!mask || !is_relu_gradient(*mask) || mask->in[0] == mask->in[1]) continue;
     const ValueId y = mask->in[0], dy = mask->in[1];
     const Node* forward = producer_of(graph, y);
     const bool by_x = forward && forward->op == kBatchNormApply.name &&
                       forward->attrs.has("activation") && same_call(*forward, backward) &&
-                      readers[index(g)].size() == 1 && !kept(graph, g);
+                      same_clip(forward->attrs, mask->attrs) && readers[index(g)].size() == 1 &&
+                      !kept(graph, g);
     if (!by_x && readers[index(g)].front() != static_cast<NodeId>(n)) continue;
     dropped[index(graph.values[index(g)].producer)] = true;
     backward.in[4] = dy;
+    copy_clip(mask->attrs, backward.attrs);
     if (by_x) {
       backward.op = kBatchNormReluGradient.name;
       backward.in.push_back(forward->in[4]);

@@ -78,6 +78,7 @@ class Maker {
   void add_in_place(const Node& node, Problem::Node& made, const std::vector<int>& read_of) {
     const Op& op = get_op(node.op);
     for (const InOut& pair : op.in_place) {
+      if (index(pair.in) >= node.in.size()) continue;  // an op of many operands, called with fewer
       const ValueId in = root(node.in[index(pair.in)]), out = node.out[index(pair.out)];
       if (result_.outside[index(in)] || result_.outside[index(out)]) continue;
       if (graph_.values[index(in)].meta.bytes() != graph_.values[index(out)].meta.bytes()) continue;

@@ -8,10 +8,10 @@
 //   dx, w -> matmul -> dh;  dx, h -> matmul -> dw
 //   dx -> reduce_sum -> dbias
 //
-// Reshapes may stand between, and in mixed precision casts: the call rounds no logits. dloss must not depend on the logits (a mean's does not); what it is
-// made from moves in front of the call. Evaluation has no gradient half. Sums over rows are cut by
-// the number of classes alone: whether this happens, and the bits it gives, depend neither on the
-// batch nor on a budget.
+// Reshapes may stand between, and in mixed precision casts: the call rounds no logits. dloss must
+// not depend on the logits (a mean's does not); what it is made from moves in front of the call.
+// Evaluation has no gradient half. Sums over rows are cut by the number of classes alone: whether
+// this happens, and the bits it gives, depend neither on the batch nor on a budget.
 #include <algorithm>
 
 #include "op/op.h"

@@ -19,6 +19,9 @@ const std::vector<Pass>& passes() {
        "matmul, cross-entropy over 1,024 classes or more, and their gradients become one call in "
        "blocks of rows: no whole logits",
        pass::block_loss_head},
+      {"fold-padding",
+       "zeros around images become the padding of the convolution or pool that reads them",
+       pass::fold_padding},
       {"relu-behind-pool",
        "relu(x) then max-pool becomes max-pool then relu: a quarter of the work, and the "
        "large activation dies at once",
@@ -40,6 +43,9 @@ const std::vector<Pass>& passes() {
        pass::add_gradient_onto},
       {"early-update", "updates each variable as soon as its gradient is final",
        pass::update_early},
+      {"fuse-pointwise",
+       "chains of pointwise ops become one pass in tiles: what lies between them never exists",
+       pass::fuse_pointwise},
   };
   return list;
 }

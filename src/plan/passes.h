@@ -1,5 +1,6 @@
 // Graph rewrites that hold at every budget, in one visible list (passes.cc). Each leaves the bits
-// of every kept value and variable as they were, but for loss-head, which cuts sums over rows.
+// of every kept value and variable as they were, but for loss-head, which cuts sums over rows, and
+// fold-padding, with which the library may sum a convolution in another order.
 #pragma once
 
 #include <functional>
@@ -31,6 +32,7 @@ namespace pass {
 void drop_dead_code(Graph&);
 void share_common_subexpressions(Graph&);
 void block_loss_head(Graph&);
+void fold_padding(Graph&);
 void move_relu_behind_pool(Graph&);
 void store_relu_bits(Graph&);
 void fuse_batch_norm(Graph&);
@@ -38,6 +40,7 @@ void fuse_relu(Graph&);
 void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);
 void update_early(Graph&);
+void fuse_pointwise(Graph&);
 }  // namespace pass
 
 }  // namespace pl

@@ -383,8 +383,9 @@ TEST(Passes, AreListedWithSummariesAndReported) {
   };
   run_passes(graph, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"dead-code", "common-subexpressions", "loss-head",
-                                            "relu-behind-pool", "relu-bits", "batch-norm",
-                                            "fuse-conv-pool", "gradient-onto", "early-update"}));
+                                            "fold-padding", "relu-behind-pool", "relu-bits",
+                                            "batch-norm", "fuse-conv-pool", "gradient-onto",
+                                            "early-update", "fuse-pointwise"}));
 }
 
 }  // namespace

@@ -214,8 +214,9 @@ void hash_keys(const Graph& graph, const GraphFacts& facts, Xxh3& keys) {
     const std::string& key = facts.nodes[n].key;
     keys.update(key.data(), key.size() + 1);
     if (const int l = graph.nodes[n].loop; l >= 0) {
-      const int64_t trips = graph.loops[index(l)].trips;
-      keys.update(&trips, sizeof trips);
+      const Loop& loop = graph.loops[index(l)];
+      keys.update(&loop.trips, sizeof loop.trips);
+      if (loop.bands > 0) keys.update(&loop.bands, sizeof loop.bands);
       hash_keys(graph.loops[index(l)].body, facts.loops[index(l)], keys);
     }
   }

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "plan/plan.h"
+#include "plan/validate_bands.h"
 
 namespace pl {
 namespace {
@@ -297,8 +298,9 @@ class Replay {
               "a shared value is not where the body reads it");
     }
     for (const Loop::In& link : loop.params) equal(link.body, link.outer);
+    if (loop.bands != 0) validate_bands(graph_, loop);
     for (const Loop::In& link : loop.sliced) {
-      parts(link.body, link.outer);
+      if (loop.bands == 0) parts(link.body, link.outer);
       require(listed_place(loop.body.inputs, body.input_at, link.body) ==
                   place_in(step, node, link.outer, false),
               "a sliced value is not where the body reads it");

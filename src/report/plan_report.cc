@@ -33,6 +33,7 @@ Json frontier_json(const PlanReport& r) {
                   .set("process_bytes", point.process())
                   .set("step_ms", point.ms)
                   .set("split", point.split)
+                  .set("bands", point.bands)
                   .set("recomputed_bytes", point.recomputed.bytes));
   return list;
 }
@@ -59,7 +60,9 @@ std::string percent(double share) {
 // What was done to fit, in a line.
 std::string moves_text(const PlanReport& r) {
   std::string out;
-  if (r.split > 1)
+  if (r.bands > 0)
+    out += "in " + std::to_string(r.bands) + " bands of each image";
+  else if (r.split > 1)
     out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
   if (r.recomputed.values > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
@@ -71,7 +74,10 @@ std::string frontier_text(const PlanReport& r) {
   const double most = static_cast<double>(std::max<Bytes>(r.frontier.front().process(), 1));
   for (const SessionPoint& point : r.frontier) {
     std::string moves;
-    if (point.split > 1) moves += "  " + std::to_string(point.split) + " parts";
+    if (point.bands > 0)
+      moves += "  " + std::to_string(point.bands) + " bands";
+    else if (point.split > 1)
+      moves += "  " + std::to_string(point.split) + " parts";
     if (point.recomputed.bytes > 0)
       moves += "  " + format_bytes(point.recomputed.bytes) + " computed again";
     char time[32];
@@ -139,6 +145,7 @@ Json to_json(const PlanReport& r) {
                             .set("step_ms", r.unlimited.ms))
       .set("overhead", overhead(r))
       .set("split", r.split)
+      .set("bands", r.bands)
       .set("recomputed", Json::object()
                              .set("values", r.recomputed.values)
                              .set("bytes", r.recomputed.bytes)

@@ -16,7 +16,9 @@ struct Bfloat16 {
     const uint32_t rounded = (word + 0x7FFF + ((word >> 16) & 1)) >> 16;
     bits = static_cast<uint16_t>(x == x ? rounded : (word >> 16) | 0x40);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
 };
 
 }  // namespace pl

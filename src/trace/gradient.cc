@@ -28,9 +28,9 @@ std::vector<bool> rounded_variables(const Graph& graph) {
     if (node.op != "cast" && node.op != "reshape") continue;
     const Value &in = graph.values[index(node.in[0])], &out = graph.values[index(node.out[0])];
     const bool narrows = size_of(out.meta.dtype) < size_of(in.meta.dtype);
-    rounded[index(node.out[0])] = node.op == "reshape" ? rounded[index(node.in[0])]
-                                                       : in.variable >= 0 && narrows &&
-                                                             is_floating(out.meta.dtype);
+    rounded[index(node.out[0])] = node.op == "reshape"
+                                      ? rounded[index(node.in[0])]
+                                      : in.variable >= 0 && narrows && is_floating(out.meta.dtype);
   }
   return rounded;
 }

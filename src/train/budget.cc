@@ -52,11 +52,13 @@ PlanReport describe(const SessionPlan& plan) {
   report.culprits = fullest.plan.culprits;
   report.unlimited = plan.unlimited;
   report.split = first.split;
+  report.bands = first.bands;
   report.recomputed = first.plan.recomputed;
   report.minimum = plan.frontier.back().process();
   report.complete = plan.complete;
   report.frontier = plan.frontier;
   report.split_refusal = plan.split_refusal;
+  report.band_refusal = plan.band_refusal;
   return report;
 }
 
@@ -133,7 +135,8 @@ std::string explain(const PlanReport& r) {
   for (const LiveValue& value : r.culprits)
     out += line("    %11s  %-28s %s\n", format_bytes(value.bytes),
                 value.path + " (" + value.op + ")", value.meta.text());
-  if (!r.split_refusal.empty()) out += "  " + r.split_refusal + "\n";
+  for (const std::string& refusal : {r.split_refusal, r.band_refusal})
+    if (!refusal.empty()) out += "  " + refusal + "\n";
   out += "  what would make it fit:\n";
   for (const Remedy& remedy : r.remedies)
     out += line("    %-34s %11s  %s\n", remedy.change, format_bytes(remedy.process_bytes),

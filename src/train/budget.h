@@ -57,7 +57,7 @@ struct PlanReport {
   Categories categories{};
   double step_ms = 0;
   SessionPoint unlimited;
-  int64_t split = 1;
+  int64_t split = 1, bands = 0;
   Recomputed recomputed;
   Bytes minimum = 0;      // least process bytes found
   bool complete = false;  // every plan worth having was looked for
@@ -68,6 +68,7 @@ struct PlanReport {
   std::string numerics;
   std::string costs;          // hash of the cost table that predicted times
   std::string split_refusal;  // why the batch cannot be split, or empty
+  std::string band_refusal;   // why its images cannot be worked off in bands, or empty
   std::vector<Remedy> remedies;
   std::vector<CurvePoint> curve;
   bool with_frontier = false;       // shown in full

@@ -14,6 +14,7 @@ struct FootprintFacts {
   size_t bfloat16_ops = 0;    // those of them that work on 16-bit operands
   Bytes kernel_bytes = 0;     // of all prepared kernels
   size_t nodes = 0;           // of all graphs
+  size_t fused_nodes = 0;     // that were traced and are part of others now
   Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
   bool narrow_simd = false;   // oneDNN has no AVX-512 here and runs other code
   Bytes source_bytes = 0;     // of the input pipeline and the loop

@@ -106,7 +106,8 @@ std::vector<WeightInfo> Model::weights() {
   state_->require_built("weights");
   std::vector<WeightInfo> list;
   for (const NetworkWeight& weight : state_->network.weights())
-    list.push_back({weight.path, {state_->settings().dtype.variable, weight.shape}, weight.trainable});
+    list.push_back(
+        {weight.path, {state_->settings().dtype.variable, weight.shape}, weight.trainable});
   return list;
 }
 

@@ -38,7 +38,7 @@ struct SessionPoint {
   std::vector<size_t> entries;  // per signature, of its pool
   Bytes arena = 0, fixed = 0;
   double ms = 0;  // of the first signature
-  int64_t split = 1;
+  int64_t split = 1, bands = 0;
   Recomputed recomputed;
   Bytes process() const { return arena + fixed; }
 };
@@ -58,6 +58,7 @@ struct SessionPlan {
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
   bool complete = false;               // the frontier was looked for
   std::string split_refusal;           // why the batch cannot be split, or empty
+  std::string band_refusal;            // why its images cannot be worked off in bands, or empty
   double plan_ms = 0;
   std::shared_ptr<PlanMemory> memory;
 };

@@ -16,11 +16,12 @@ namespace {
 class SessionPlanner {
  public:
   SessionPlanner(Backend& backend, const VariableLayout& layout, const std::vector<Graph>& graphs,
-                 Bytes source_bytes, PlanMemory& memory)
+                 Bytes source_bytes, size_t fused_nodes, PlanMemory& memory)
       : backend_(backend),
         layout_(layout),
         graphs_(graphs),
         source_bytes_(source_bytes),
+        fused_nodes_(fused_nodes),
         memory_(memory) {}
 
   void make_pools(const Switches& switches, bool finest) {
@@ -30,8 +31,11 @@ class SessionPlanner {
           finest ? few_splits(samples_of(graph)) : std::vector<int64_t>{};
       // A split that was asked for is of the first signature's batch; smaller ones follow suit.
       Switches mine = switches;
-      if (mine.split && *mine.split > 1 && &graph != &graphs_.front())
-        mine.split = nearest_split(samples_of(graph), *mine.split);
+      if (mine.split && *mine.split > 1 && &graph != &graphs_.front()) {
+        const int64_t bands = *mine.split / std::max<int64_t>(1, samples_of(graphs_.front()));
+        mine.split =
+            bands > 1 ? bands * samples_of(graph) : nearest_split(samples_of(graph), *mine.split);
+      }
       pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, only));
     }
   }
@@ -118,6 +122,7 @@ class SessionPlanner {
     const PoolEntry& first = pools_[0].entries[point.entries[0]];
     point.ms = first.ms;
     point.split = first.split;
+    point.bands = first.bands;
     point.recomputed = first.recomputed;
     point.fixed = fixed(bill, point.arena);
   }
@@ -125,6 +130,7 @@ class SessionPlanner {
   Bytes fixed(const KernelBill& bill, Bytes arena) const {
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
+                         .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
                          .arena = arena};
@@ -145,6 +151,7 @@ class SessionPlanner {
   const VariableLayout& layout_;
   const std::vector<Graph>& graphs_;
   Bytes source_bytes_;
+  size_t fused_nodes_;
   PlanMemory& memory_;
   std::vector<Pool> pools_;
 };
@@ -161,6 +168,18 @@ std::vector<SessionPoint> frontier_of(std::vector<SessionPoint> points) {
   return kept;
 }
 
+// Runs all passes; answers how many nodes became part of others.
+size_t run_counted_passes(Graph& graph) {
+  size_t before = graph.nodes.size(), fused = 0;
+  PassOptions options;
+  options.after = [&](const Pass& pass, const Graph& now, double) {
+    if (std::string_view(pass.name) == "fuse-pointwise") fused = before - now.nodes.size();
+    before = now.nodes.size();
+  };
+  run_passes(graph, options);
+  return fused;
+}
+
 }  // namespace
 
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
@@ -173,16 +192,17 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.metrics = compiled.metrics.size();
   result.memory = options.memory ? options.memory : std::make_shared<PlanMemory>(backend);
   std::vector<Graph> graphs;
+  size_t fused_nodes = 0;
   for (const Signature& signature : signatures) {
     graphs.push_back(trace_step(network, compiled, signature, sample));
-    run_passes(graphs.back());
+    fused_nodes += run_counted_passes(graphs.back());
   }
   // The signature with the most variables (a training one, if any) fixes the layout for all.
   const auto widest = std::max_element(
       graphs.begin(), graphs.end(),
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
-  SessionPlanner planner(backend, result.layout, graphs, source_bytes, *result.memory);
+  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes, *result.memory);
   planner.make_pools(only_unlimited(), false);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
@@ -202,6 +222,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
     }
   result.floor = planner.floor();
   result.split_refusal = planner.pools().front().refusal;
+  result.band_refusal = planner.pools().front().band_refusal;
   result.arena = chosen.arena;
   result.fixed = chosen.fixed;
   result.ms = chosen.ms;

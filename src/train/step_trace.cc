@@ -34,7 +34,8 @@ void check_sample(const Network& network, const Compiled& compiled, const Signat
                     " without x_scale, received " + sample.x.text() + " times " +
                     std::to_string(sample.x_scale));
   if (signature.kind == StepKind::predict) return;
-  const Meta target = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable);
+  const Meta target =
+      target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable);
   const bool castable = is_floating(target.dtype) && is_floating(sample.y.dtype);
   if (sample.y.shape != target.shape || (sample.y.dtype != target.dtype && !castable))
     throw UserError("[fit] " + compiled.loss.name + ": expected targets of " + target.text() +
@@ -102,8 +103,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     if (sample.x_scale != 1 && !scale_first) x = scale(x, sample.x_scale);
     if (y.defined() && is_floating(y.dtype())) y = cast(y, variable);
   }
-  const Tensor output =
-      network.call({x}, weights, training, params, compiled.dtype.compute)[0];
+  const Tensor output = network.call({x}, weights, training, params, compiled.dtype.compute)[0];
   if (signature.kind == StepKind::predict) {
     recorder.keep(cast(output, compiled.dtype.variable), "output");
     return recorder.take();

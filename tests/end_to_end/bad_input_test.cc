@@ -37,7 +37,7 @@ void expect_refused(const Words& words, const std::string& part, int exit = 2) {
 TEST(BadUsage, OfTheCommandLineIsRefused) {
   const std::pair<Words, const char*> cases[] = {
       {{"plan", "nosuch"}, "mnist-cnn"},
-      {{"plan", "resnet50"}, "expected one of"},
+      {{"plan", "resnet-50"}, "expected one of"},
       {{"plan", ""}, "model"},
       {{"plan"}, "model"},
       {{"train"}, "model"},
@@ -86,8 +86,6 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"plan", "mlp", "--device", "cuda"},
       {"plan", "mlp", "--device", "cuda:1"},
       {"plan", "mlp", "--device", "null:h200"},
-      {"plan", "mlp", "--dtype", "mixed_float16"},
-      {"plan", "mlp", "--dtype", "mixed_float16"},
       {"plan", "mlp", "--host-memory", "1GiB"},
       {"plan", "mlp", "--disk", "1GiB"},
       {"plan", "mlp", "--allow", "float16"},
@@ -99,6 +97,7 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"data", "fashion-mnist"},
   };
   for (const Words& words : cases) expect_refused(words, "not built yet");
+  expect_refused({"plan", "mlp", "--dtype", "mixed_float16"}, "mixed_bfloat16");
   for (const char* split : {"0", "-1", "x", "3", "64", ""})
     EXPECT_EQ(plimsoll({"plan", "mlp", "--split", split}).exit, 2) << split << " parts of 32";
   EXPECT_EQ(plimsoll({"plan", "mlp", "--recompute", "yes"}).exit, 2);

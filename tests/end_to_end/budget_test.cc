@@ -11,6 +11,7 @@ struct Case {
   const char* model;
   const char* batch;
   const char* steps;
+  const char* input = nullptr;  // the model's default
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -20,16 +21,10 @@ const Case kCases[] = {
     {"SmallCnnB32", "small-cnn", "32", "2"},
     {"GptTinyB4", "gpt-tiny", "4", "2"},
     {"SlowGptTinyB32", "gpt-tiny", "32", "1"},
+    {"Resnet18B8", "resnet18", "8", "2", "64x64x3"},
+    {"UnetB8", "unet", "8", "1", "64x64x3"},
+    {"Densenet121B8", "densenet121", "8", "1", "64x64x3"},
 };
-
-Json plan(Words arguments) {
-  arguments.insert(arguments.begin(), "plan");
-  arguments.push_back("--json");
-  const Finished done = plimsoll(arguments);
-  EXPECT_EQ(done.exit, 0) << done.err;
-  const std::vector<Json> lines = done.lines();
-  return lines.empty() ? Json() : lines[0];
-}
 
 double real_at(const Json& object, const char* key) { return object.at(key, "plan").as_real(key); }
 
@@ -37,13 +32,13 @@ std::string text_at(const Json& object, const char* key) {
   return object.at(key, "event").as_string(key);
 }
 
-// Six budgets from what it takes without limit down to the least.
+// Five budgets from what it takes without limit down to the least.
 std::vector<int64_t> budgets(const Json& asked) {
   const int64_t most =
       asked.at("unlimited", "plan").at("process_bytes", "unlimited").as_integer("process_bytes");
   const int64_t least = integer_at(asked, "minimum_bytes");
   std::vector<int64_t> list;
-  for (int i = 0; i < 6; ++i) list.push_back(most - (most - least) * i / 5);
+  for (int i = 0; i < 5; ++i) list.push_back(most - (most - least) * i / 4);
   return list;
 }
 
@@ -54,13 +49,20 @@ class Budgets : public ::testing::TestWithParam<Case> {
   }
   Words words(const char* command, Words more) const {
     Words list{command, GetParam().model, "--batch", GetParam().batch, "--json"};
+    if (GetParam().input) list.insert(list.end(), {"--input", GetParam().input});
     list.insert(list.end(), more.begin(), more.end());
     return list;
+  }
+  Json plan(Words more = {}) const {
+    const Finished done = plimsoll(words("plan", std::move(more)));
+    EXPECT_EQ(done.exit, 0) << done.err;
+    const std::vector<Json> lines = done.lines();
+    return lines.empty() ? Json() : lines[0];
   }
 };
 
 TEST_P(Budgets, GiveTheSameBits) {
-  const Json asked = plan({GetParam().model, "--batch", GetParam().batch, "--split", "off"});
+  const Json asked = plan({"--split", "off"});
   std::string state;
   double before = 0;
   for (int64_t budget : budgets(asked)) {
@@ -84,9 +86,9 @@ TEST_P(Budgets, GiveTheSameBits) {
 }
 
 TEST_P(Budgets, MaySplitTheBatch) {
-  const Json asked = plan({GetParam().model, "--batch", GetParam().batch});
+  const Json asked = plan();
   const std::vector<int64_t> list = budgets(asked);
-  for (int64_t budget : {list[2], list.back()}) {
+  for (int64_t budget : {list[list.size() / 2], list.back()}) {
     const Finished done = plimsoll_measured(
         words("train", {"--steps", GetParam().steps, "--memory", std::to_string(budget)}));
     ASSERT_EQ(done.exit, 0) << done.err;
@@ -101,7 +103,7 @@ TEST_P(Budgets, MaySplitTheBatch) {
 }
 
 TEST_P(Budgets, BelowTheLeastAreRefusedWithACertificate) {
-  const Json asked = plan({GetParam().model, "--batch", GetParam().batch});
+  const Json asked = plan();
   const int64_t least = integer_at(asked, "minimum_bytes"),
                 bound = integer_at(asked, "bound_bytes");
   EXPECT_LE(bound, least);

@@ -23,17 +23,20 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset = struct.unpack("<qQddqq", bytes(raw[:48].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset}
+    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+            "band": band}
 
 
 # ---- convolution and pooling
 
 
-def padding_of(attrs, size, kernel, stride, dilation=1):
-    """Padding before and after one axis, as TensorFlow has it."""
+def padding_of(attrs, axis, size, kernel, stride, dilation=1):
+    """Padding before and after one axis (0 rows, 1 columns), as TensorFlow has it."""
     if attrs.get("padding", "valid") == "valid":
         return 0, 0
+    if attrs["padding"] == "explicit":
+        return tuple(attrs["pads"][2 * axis:2 * axis + 2])
     out = -(-size // stride)
     total = max(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - size)
     return total // 2, total - total // 2
@@ -44,10 +47,15 @@ def jax_convolution(attrs):
 
     jax.config.update("jax_enable_x64", True)
 
+    padding = attrs.get("padding", "valid").upper()
+    if padding == "EXPLICIT":
+        top, bottom, left, right = attrs["pads"]
+        padding = ((top, bottom), (left, right))
+
     def convolve(x, w):
         return jax.lax.conv_general_dilated(
             x, w, window_strides=attrs.get("strides", [1, 1]),
-            padding=attrs.get("padding", "valid").upper(),
+            padding=padding,
             rhs_dilation=attrs.get("dilations", [1, 1]),
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
             feature_group_count=attrs.get("groups", 1),
@@ -78,8 +86,8 @@ def conv2d_weight_gradient(attrs, x, dy):
 def windows(attrs, shape):
     """(oh, ow, first row, first column) of each pooling window; firsts may be negative."""
     (ph, pw), (sh, sw) = attrs["pool_size"], attrs["strides"]
-    top, below = padding_of(attrs, shape[1], ph, sh)
-    left, right = padding_of(attrs, shape[2], pw, sw)
+    top, below = padding_of(attrs, 0, shape[1], ph, sh)
+    left, right = padding_of(attrs, 1, shape[2], pw, sw)
     for oh in range((shape[1] + top + below - ph) // sh + 1):
         for ow in range((shape[2] + left + right - pw) // sw + 1):
             yield oh, ow, oh * sh - top, ow * sw - left
@@ -111,6 +119,60 @@ def max_pool_gradient(attrs, index, dy):
                 if 0 <= r < dx.shape[1] and 0 <= c < dx.shape[2]:  # else the maximum was padding
                     dx[b, r, c, ch] += dy[b, oh, ow, ch]
     return dx
+
+
+def avg_pool(attrs, x):
+    ph, pw = attrs["pool_size"]
+    places = list(windows(attrs, x.shape))
+    y = np.empty((x.shape[0], places[-1][0] + 1, places[-1][1] + 1, x.shape[3]))
+    for oh, ow, top, left in places:
+        y[:, oh, ow] = x[:, max(top, 0):top + ph, max(left, 0):left + pw].mean((1, 2))
+    return y
+
+
+def avg_pool_gradient(attrs, dy):
+    ph, pw = attrs["pool_size"]
+    dx = np.zeros(attrs["input_shape"])
+    for oh, ow, top, left in windows(attrs, dx.shape):
+        part = dx[:, max(top, 0):top + ph, max(left, 0):left + pw]
+        part += dy[:, oh:oh + 1, ow:ow + 1] / (part.shape[1] * part.shape[2])
+    return dx
+
+
+def pad_widths(attrs):
+    top, bottom, left, right = attrs["pads"]
+    return ((0, 0), (top, bottom), (left, right), (0, 0))
+
+
+def crop(attrs, x):
+    top, bottom, left, right = attrs["pads"]
+    return x[:, top:x.shape[1] - bottom, left:x.shape[2] - right]
+
+
+def jax_upsample(attrs):
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+    def resize(x):
+        shape = (x.shape[0], x.shape[1] * attrs["size"][0], x.shape[2] * attrs["size"][1], x.shape[3])
+        return jax.image.resize(x, shape, attrs["interpolation"], antialias=False)
+
+    return jax, resize
+
+
+def upsample(attrs, x):
+    if x.size == 0:
+        return np.zeros((x.shape[0], x.shape[1] * attrs["size"][0], x.shape[2] * attrs["size"][1], x.shape[3]))
+    return np.asarray(jax_upsample(attrs)[1](x))
+
+
+def upsample_gradient(attrs, dy):
+    small = (dy.shape[0], dy.shape[1] // attrs["size"][0], dy.shape[2] // attrs["size"][1], dy.shape[3])
+    if dy.size == 0:
+        return np.zeros(small)
+    jax, resize = jax_upsample(attrs)
+    return np.asarray(jax.vjp(resize, np.zeros(small))[1](dy)[0])
 
 
 def pool_attrs(attrs):
@@ -250,7 +312,11 @@ def batch_norm(attrs, x, gamma, beta):
 
 def batch_norm_apply(attrs, x, mean, variance, gamma, beta, added=0.0):
     y = (x - mean) / np.sqrt(variance + attrs["epsilon"]) * gamma + beta + added
-    return np.maximum(y, 0) if attrs.get("activation") == "relu" else y
+    return np.clip(y, 0, attrs.get("most")) if attrs.get("activation") == "relu" else y
+
+
+def let_through(attrs, y, dy):
+    return np.where((y > 0) & (y < attrs.get("most", np.inf)), dy, 0)
 
 
 def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
@@ -262,11 +328,11 @@ def batch_norm_gradient(attrs, x, mean, variance, gamma, dy):
 
 def batch_norm_relu_gradient(attrs, x, mean, variance, gamma, dy, beta):
     y = batch_norm_apply(attrs, x, mean, variance, gamma, beta)
-    return batch_norm_gradient(attrs, x, mean, variance, gamma, np.where(y > 0, dy, 0))
+    return batch_norm_gradient(attrs, x, mean, variance, gamma, let_through(attrs, y, dy))
 
 
 def batch_norm_add_relu_gradient(attrs, x, mean, variance, gamma, dy, y):
-    masked = np.where(y > 0, dy, 0)
+    masked = let_through(attrs, y, dy)
     return batch_norm_gradient(attrs, x, mean, variance, gamma, masked) + (masked,)
 
 
@@ -306,6 +372,22 @@ def adam(attrs, w, m, v, g, params):
     m = b1 * m + (1 - b1) * g
     v = b2 * v + (1 - b2) * g * g
     return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
+
+
+def own_rows(attrs, x, params):
+    if "starts" not in attrs:
+        return x
+    band, out = step_params(params)["band"], np.zeros_like(x)
+    first, last = (attrs["own"][band + i] - attrs["starts"][band] for i in (0, 1))
+    out[:, first:last] = x[:, first:last]
+    return out
+
+
+def place_rows(attrs, whole, part, params):
+    p, out = step_params(params), whole.copy()
+    first, last, start = (*attrs["own"][p["band"] : p["band"] + 2], attrs["starts"][p["band"]])
+    out[p["row_offset"], first:last] = part[0, first - start : last - start]
+    return out
 
 
 # ---- dropout
@@ -406,6 +488,24 @@ def slice_gradient(attrs, dy):
     return dx
 
 
+CONSTANTS = {"scale": ["factor", "offset"], "leaky_relu": ["alpha"],
+             "leaky_relu_gradient": ["alpha"], "gelu": ["approximate"],
+             "gelu_gradient": ["approximate"], "dropout": ["rate", "stream", "rows"]}
+
+
+def fused_pointwise(attrs, *operands):
+    """Runs the program of src/op/tile_program.h one op after the other."""
+    values = list(operands)
+    for line in attrs["program"].split(";"):
+        name, *words = line.split(" ")
+        names = CONSTANTS.get(name, [])
+        ids = [int(word) for word in words[:len(words) - len(names)]]
+        numbers = [int(w) if n == "stream" else float(w) for n, w in zip(names, words[len(ids):])]
+        args = [values[i] for i in ids]
+        values.append(args[0] if name == "cast" else OPS[name](dict(zip(names, numbers)), *args))
+    return values[-1]
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -433,6 +533,14 @@ OPS = {
     "conv2d": conv2d,
     "conv2d_input_gradient": conv2d_input_gradient,
     "conv2d_weight_gradient": conv2d_weight_gradient,
+    "clipped_relu": lambda a, x: np.clip(x, 0, a["most"]),
+    "clipped_relu_gradient": lambda a, y, dy: np.where((y > 0) & (y < a["most"]), dy, 0),
+    "pad": lambda a, x: np.pad(x, pad_widths(a)),
+    "crop": crop,
+    "avg_pool": avg_pool,
+    "avg_pool_gradient": avg_pool_gradient,
+    "upsample": upsample,
+    "upsample_gradient": upsample_gradient,
     "max_pool": max_pool,
     "max_pool_gradient": max_pool_gradient,
     "conv2d_pool": conv2d_pool,
@@ -448,6 +556,8 @@ OPS = {
     "adam": adam,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "own_rows": own_rows,
+    "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,
     "multiply": lambda a, x, y: x * y,
     "divide": lambda a, x, y: x / y,
@@ -466,6 +576,7 @@ OPS = {
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
+    "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
     "reduce_max": reduction(np.max),
     "cast": cast,

@@ -113,6 +113,17 @@ const char* OnednnCall::implementation() const {
 
 namespace {
 
+// A convolution of that direction: with a kernel of 1x1, a larger one, one for each channel.
+struct ConvolutionFootprint {
+  dnnl_prop_kind_t direction;
+  Bytes point, window, depthwise;
+};
+constexpr ConvolutionFootprint kConvolutionFootprints[] = {
+    {dnnl_forward_training, 28 * kKiB, 152 * kKiB, 24 * kKiB},
+    {dnnl_backward_data, 104 * kKiB, 184 * kKiB, 76 * kKiB},
+    {dnnl_backward_weights, 124 * kKiB, 96 * kKiB, 80 * kKiB},
+};
+
 // src (M, K), dst (M, N).
 Bytes matmul_footprint(const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst) {
   dnnl_dims_t *a = nullptr, *c = nullptr;
@@ -122,6 +133,20 @@ Bytes matmul_footprint(const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t ds
   const int rests = (m % 16 != 0) + (n % 64 != 0);
   if (k <= 512) return kMatmulFootprint + rests * kMatmulRestFootprint;
   return kMatmulFootprint + kMatmulLongFootprint + rests * kMatmulLongRestFootprint;
+}
+
+// Weights (O, I, KH, KW), or (G, O, I, KH, KW) of a grouped convolution.
+Bytes convolution_footprint(dnnl_prop_kind_t direction, const_dnnl_memory_desc_t weights) {
+  int rank = 0;
+  dnnl_dims_t* dims = nullptr;
+  onednn_check(dnnl_memory_desc_query(weights, dnnl_query_ndims_s32, &rank), "ask for a rank");
+  onednn_check(dnnl_memory_desc_query(weights, dnnl_query_dims, &dims), "ask for dimensions");
+  const bool point = (*dims)[rank - 1] == 1 && (*dims)[rank - 2] == 1;
+  const bool depthwise = rank == 5 && (*dims)[1] == 1 && (*dims)[2] == 1;
+  for (const ConvolutionFootprint& row : kConvolutionFootprints)
+    if (row.direction == direction)
+      return depthwise ? row.depthwise : point ? row.point : row.window;
+  return kConvolutionFootprints[0].window;
 }
 
 }  // namespace
@@ -136,8 +161,14 @@ Bytes OnednnCall::footprint() const {
       return kReorderFootprint;
     case dnnl_matmul:
       return matmul_footprint(query(dnnl_query_src_md), query(dnnl_query_dst_md));
-    default:
-      return kConvolutionFootprint;
+    default: {
+      dnnl_prop_kind_t direction = dnnl_prop_kind_undef;
+      onednn_check(dnnl_primitive_desc_query(desc_.get(), dnnl_query_prop_kind, 0, &direction),
+                   "ask for a direction");
+      return convolution_footprint(
+          direction, query(direction == dnnl_backward_weights ? dnnl_query_diff_weights_md
+                                                              : dnnl_query_weights_md));
+    }
   }
 }
 

@@ -44,10 +44,9 @@ using OnednnPrimitive = OnednnHandle<dnnl_primitive_t, dnnl_primitive_destroy>;
 using OnednnMemory = OnednnHandle<dnnl_memory_t, dnnl_memory_destroy>;
 
 // Resident bytes of one primitive with its descriptors: upper bounds of what was measured over some
-// hundred shapes each with AVX-512 (AVX2 code is smaller). Convolutions, in any of the three
-// directions, took 50 to 120 KiB, reorders 8 to 24. Matmuls took 110 to 560: the library generates
-// code for each combination of rests that the blocking leaves, and twice when it splits K.
-inline constexpr Bytes kConvolutionFootprint = 128 * kKiB;
+// hundred shapes each with AVX-512 (AVX2 code is smaller). Reorders took 8 to 24 KiB; convolutions
+// have a table in onednn.cc. Matmuls took 110 to 560: the library generates code for each
+// combination of rests that the blocking leaves, and twice when it splits K.
 inline constexpr Bytes kReorderFootprint = 24 * kKiB;
 inline constexpr Bytes kMatmulFootprint = 176 * kKiB;     // M a multiple of 16, N of 64
 inline constexpr Bytes kMatmulRestFootprint = 40 * kKiB;  // more, for each that is not

@@ -1,0 +1,22 @@
+// What the layers over images (height, width, channels) check alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/layers.h"
+
+namespace pl {
+
+// Throw UserError "[layer] what: expected ..., received ...".
+void expect_positive(const char* layer, const char* what, int64_t value);
+void expect_positive(const char* layer, const char* what, const Pair& values);
+void expect_padding(const char* layer, const std::string& padding);  // 'valid' or 'same'
+
+// The one input, an image; throws UserError "expected ..., received ..." for anything else.
+const Shape& expect_image(const std::vector<Shape>& in);
+
+std::vector<int64_t> list_of(const Pair& pair);
+std::string text_of(const Pair& pair);  // "3x3"
+
+}  // namespace pl
