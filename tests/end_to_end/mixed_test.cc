@@ -22,6 +22,9 @@ const Case kCases[] = {
     {"MnistCnn", "mnist-cnn", "16", ""},
     {"SmallCnn", "small-cnn", "8", ""},
     {"GptTiny", "gpt-tiny", "2", "64"},
+    {"Resnet18", "resnet18", "8", "32x32x3"},
+    {"MobilenetV2", "mobilenet-v2", "4", "32x32x3"},
+    {"Unet", "unet", "2", "32x32x3"},
 };
 
 constexpr double kTolerance = 2e-2;  // of a loss, relative to float32's
