@@ -180,7 +180,7 @@ struct Gradient {
     auto finish = [&](Dim first, Dim rows, Dim columns) {
       finish_rows(part(all, first, rows, columns), sign == SignOf::x);
     };
-    parallel_ranges(f.threads, f.rows, 2 * f.pixels * f.channels,
+    parallel_ranges(f.threads, f.rows, f.work(),
                     [&](Dim begin, Dim end) { finish(begin, end - begin, f.period); });
     if (f.tail > 0) finish(f.rows, 1, f.tail);
   }
@@ -200,7 +200,7 @@ struct Gradient {
 
   // The last task also sums what is behind the last whole row.
   void sum(const GradientRows<T>& all, float* sums) const {
-    parallel_ranges(f.threads, f.tasks, 2 * f.pixels * f.channels, [&](Dim begin, Dim end) {
+    parallel_ranges(f.threads, f.tasks, f.work(), [&](Dim begin, Dim end) {
       for (Dim task = begin; task < end; ++task) {
         float* of_task = sums + task * 2 * f.period;
         std::fill(of_task, of_task + 2 * f.period, 0.0f);

@@ -197,7 +197,7 @@ Bytes moments_bytes(const ChannelForm& f) { return 2 * f.tasks * f.row_bytes(); 
 template <class T>
 void find_moments(const ChannelForm& f, const T* x, float* mean, float* variance,
                   float* workspace) {
-  parallel_ranges(f.threads, f.tasks, 2 * f.pixels * f.channels, [&](Dim begin, Dim end) {
+  parallel_ranges(f.threads, f.tasks, f.work(), [&](Dim begin, Dim end) {
     for (Dim task = begin; task < end; ++task) {
       float* of_task = workspace + task * 2 * f.period;
       task_moments(x, f, task, of_task, of_task + f.period);
@@ -239,7 +239,7 @@ void normalise(const ChannelForm& f, const T* x, const Parameters& parameters, c
     part.columns = columns;
     normalise_rows(part);
   };
-  parallel_ranges(f.threads, f.rows, 2 * f.pixels * f.channels,
+  parallel_ranges(f.threads, f.rows, f.work(),
                   [&](Dim begin, Dim end) { run(begin, end - begin, f.period); });
   if (f.tail > 0) run(f.rows, 1, f.tail);
 }
