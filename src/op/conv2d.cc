@@ -113,7 +113,8 @@ Tensors input_gradient_gradient(const GradientCall& call) {
   const Tensor &w = call.in[0], &dy = call.in[1], &ddx = call.dout[0];
   const Conv2dOptions options = options_of(call.attrs);
   Tensors out(2);
-  if (call.wants(0)) out[0] = conv2d_weight_gradient(ddx, dy, w.shape(), false, options).dw;
+  if (call.wants(0))
+    out[0] = conv2d_weight_gradient(ddx, dy, w.shape(), false, options, call.dtype_of(0)).dw;
   if (call.wants(1)) out[1] = conv2d(ddx, w, options);
   return out;
 }
