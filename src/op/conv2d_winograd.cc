@@ -8,7 +8,7 @@ namespace {
 constexpr Dim kLeastChannels = 32;
 constexpr Dim kMostWeights = 256 * 256;  // channels times filters: 9 MiB of transformed weights
 // What a product costs here, in products of the plain kind: the transforms, and smaller matrices.
-constexpr double kDearness = 1.5;
+constexpr double kDearness = 1.3;
 
 // Pairs of an output position and a tap that is not padding.
 Dim real_taps(const WindowAxis& a) {
@@ -24,17 +24,14 @@ bool plain_3x3(const WindowAxis& a) {
 
 }  // namespace
 
-bool winograd_suits(const Conv2dForm& f) {
+bool winograd_suits(const Conv2dForm& f, const WinogradForm& tiles) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   if (f.groups != 1 || !plain_3x3(h) || !plain_3x3(w)) return false;
   if (f.channels % 16 != 0 || f.filters % 16 != 0) return false;
   if (std::min(f.channels, f.filters) < kLeastChannels || f.channels * f.filters > kMostWeights)
     return false;
-  const auto products = [](const WinogradForm& form) {
-    return static_cast<double>(kPlanes * form.rows() * form.columns());
-  };
-  const double dearest = std::max(products(winograd_forward(f)), products(winograd_backward(f)));
-  return kDearness * dearest < static_cast<double>(real_taps(h) * real_taps(w));
+  const auto products = static_cast<double>(kPlanes * tiles.rows() * tiles.columns());
+  return kDearness * products < static_cast<double>(real_taps(h) * real_taps(w));
 }
 
 WinogradForm winograd_forward(const Conv2dForm& f) {

@@ -1,5 +1,6 @@
-// Winograd's convolution with 3x3 kernels in tiles of 4x4 outputs, F(4x4, 3x3): 36 products where
-// the definition has 144. What the three directions share; the kernels are in
+// Winograd's convolution with 3x3 kernels in tiles of 2x2 outputs, F(2x2, 3x3): 16 products where
+// the definition has 36, and as exact as it. (Tiles of 4x4 take 2.25 products an output instead of
+// 4, but lose a digit.) What the three directions share; the kernels are in
 // conv2d_winograd_simd.cc.
 #pragma once
 
@@ -7,8 +8,8 @@
 
 namespace pl::cpu {
 
-inline constexpr Dim kTile = 4;   // outputs along an axis
-inline constexpr Dim kPatch = 6;  // inputs along an axis
+inline constexpr Dim kTile = 2;   // outputs along an axis
+inline constexpr Dim kPatch = 4;  // inputs along an axis
 inline constexpr Dim kPlanes = kPatch * kPatch;
 
 // A convolution of images (batch, h_in, w_in, depth) to (batch, h_out, w_out, width): the forward
@@ -23,7 +24,7 @@ struct WinogradForm {
 };
 
 // Tiles of images (batch, height, width, channels). Tile (r, c) begins at pixel
-// (4 r - before_h, 4 c - before_w).
+// (2 r - before_h, 2 c - before_w).
 struct WinogradTiles {
   Dim rows, columns;  // of tiles in an image
   Dim height, width, channels, before_h, before_w;
@@ -31,7 +32,7 @@ struct WinogradTiles {
 
 // Whether the convolution is one that this is for: enough channels, few enough weights, and tiles
 // that are not mostly empty. Does not look at the batch: a sample's bits are the same in any.
-bool winograd_suits(const Conv2dForm& f);
+bool winograd_suits(const Conv2dForm& f, const WinogradForm& tiles);
 WinogradForm winograd_forward(const Conv2dForm& f);
 WinogradForm winograd_backward(const Conv2dForm& f);  // from dy to dx
 

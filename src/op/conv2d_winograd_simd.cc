@@ -1,8 +1,8 @@
 // Kernels of conv2d by Winograd's algorithm (conv2d_winograd.h), float32, compiled once for each
-// SIMD target. With d a 6x6 patch of the input, g the kernel and y a 4x4 tile of the output:
+// SIMD target. With d a 4x4 patch of the input, g the kernel and y a 2x2 tile of the output:
 //
 //     y  = A' ((G g G') * (B' d B)) A           * is element by element, summed over channels:
-//     dg = G' ((B' d B) * (A dy A')) G          36 matrix products, one for each plane
+//     dg = G' ((B' d B) * (A dy A')) G          16 matrix products, one for each plane
 //
 // Tiles are what threads share out, and work on in blocks whose planes stay in the second-level
 // cache; the weight gradient sums chunks of tiles of a fixed size, one after the other. Sums run in
@@ -28,92 +28,70 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
 #include "op/simd_product-inl.h"
 
-HWY_INLINE FloatVector times(float factor, FloatVector v) {
-  return hn::Mul(hn::Set(Floats(), factor), v);
-}
-// factor * v + w
-HWY_INLINE FloatVector plus(float factor, FloatVector v, FloatVector w) {
-  return hn::MulAdd(hn::Set(Floats(), factor), v, w);
-}
+HWY_INLINE FloatVector half(FloatVector v) { return hn::Mul(hn::Set(Floats(), 0.5f), v); }
 
-// The four small matrices, each applied to a row of vectors `step` apart. Input: B' d.
+// The five small matrices, each applied to a row of vectors `step` apart. Input: B' d.
 struct FromInput {
-  static constexpr int in = 6, out = 6;
+  static constexpr int in = 4, out = 4;
   static HWY_INLINE void apply(const FloatVector* d, int step, FloatVector* v) {
-    const auto d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step],
-               d5 = d[5 * step];
-    const auto even = plus(-4, d2, d4), odd = plus(-4, d1, d3);
-    const auto near = hn::Sub(d4, d2), far = times(2, hn::Sub(d3, d1));
-    v[0] = plus(4, d0, plus(-5, d2, d4));
-    v[1] = hn::Add(even, odd);
-    v[2] = hn::Sub(even, odd);
-    v[3] = hn::Add(near, far);
-    v[4] = hn::Sub(near, far);
-    v[5] = plus(4, d1, plus(-5, d3, d5));
+    const auto d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
+    v[0] = hn::Sub(d0, d2);
+    v[1] = hn::Add(d1, d2);
+    v[2] = hn::Sub(d2, d1);
+    v[3] = hn::Sub(d1, d3);
   }
 };
 // G g
 struct FromKernel {
-  static constexpr int in = 3, out = 6;
+  static constexpr int in = 3, out = 4;
   static HWY_INLINE void apply(const FloatVector* g, int step, FloatVector* u) {
     const auto g0 = g[0], g1 = g[step], g2 = g[2 * step];
-    const auto sum = times(-1.0f / 6, hn::Add(g0, g2)), odd = times(-1.0f / 6, g1);
-    const auto wide = times(1.0f / 24, plus(4, g2, g0)), middle = times(1.0f / 12, g1);
-    u[0] = times(0.25f, g0);
-    u[1] = hn::Add(sum, odd);
-    u[2] = hn::Sub(sum, odd);
-    u[3] = hn::Add(wide, middle);
-    u[4] = hn::Sub(wide, middle);
-    u[5] = g2;
+    const auto even = half(hn::Add(g0, g2)), odd = half(g1);
+    u[0] = g0;
+    u[1] = hn::Add(even, odd);
+    u[2] = hn::Sub(even, odd);
+    u[3] = g2;
   }
 };
 // A' m
 struct ToOutput {
-  static constexpr int in = 6, out = 4;
+  static constexpr int in = 4, out = 2;
   static HWY_INLINE void apply(const FloatVector* m, int step, FloatVector* y) {
-    const auto m1 = m[step], m2 = m[2 * step], m3 = m[3 * step], m4 = m[4 * step];
-    const auto s1 = hn::Add(m1, m2), s2 = hn::Sub(m1, m2);
-    const auto s3 = hn::Add(m3, m4), s4 = hn::Sub(m3, m4);
-    y[0] = hn::Add(hn::Add(m[0], s1), s3);
-    y[1] = plus(2, s4, s2);
-    y[2] = plus(4, s3, s1);
-    y[3] = hn::Add(plus(8, s4, s2), m[5 * step]);
+    const auto m1 = m[step], m2 = m[2 * step];
+    y[0] = hn::Add(hn::Add(m[0], m1), m2);
+    y[1] = hn::Sub(hn::Sub(m1, m2), m[3 * step]);
   }
 };
 // A y
 struct FromOutput {
-  static constexpr int in = 4, out = 6;
+  static constexpr int in = 2, out = 4;
   static HWY_INLINE void apply(const FloatVector* y, int step, FloatVector* z) {
-    const auto y0 = y[0], y1 = y[step], y2 = y[2 * step], y3 = y[3 * step];
-    const auto even = hn::Add(y0, y2), odd = hn::Add(y1, y3);
-    const auto wide = plus(4, y2, y0), far = times(2, plus(4, y3, y1));
+    const auto y0 = y[0], y1 = y[step];
     z[0] = y0;
-    z[1] = hn::Add(even, odd);
-    z[2] = hn::Sub(even, odd);
-    z[3] = hn::Add(wide, far);
-    z[4] = hn::Sub(wide, far);
-    z[5] = y3;
+    z[1] = hn::Add(y0, y1);
+    z[2] = hn::Sub(y0, y1);
+    z[3] = hn::Neg(y1);
   }
 };
 // G' s
 struct ToKernel {
-  static constexpr int in = 6, out = 3;
+  static constexpr int in = 4, out = 3;
   static HWY_INLINE void apply(const FloatVector* s, int step, FloatVector* g) {
-    const auto s1 = s[step], s2 = s[2 * step], s3 = s[3 * step], s4 = s[4 * step];
-    const auto sum = times(-1.0f / 6, hn::Add(s1, s2)), wide = hn::Add(s3, s4);
-    g[0] = plus(1.0f / 24, wide, plus(0.25f, s[0], sum));
-    g[1] = plus(1.0f / 12, hn::Sub(s3, s4), times(1.0f / 6, hn::Sub(s2, s1)));
-    g[2] = hn::Add(plus(1.0f / 6, wide, sum), s[5 * step]);
+    const auto s1 = s[step], s2 = s[2 * step];
+    const auto even = half(hn::Add(s1, s2));
+    g[0] = hn::Add(s[0], even);
+    g[1] = half(hn::Sub(s1, s2));
+    g[2] = hn::Add(even, s[3 * step]);
   }
 };
 
 // T x T' for a square of vectors x (in, in); the result is (out, out).
 template <class T>
 HWY_INLINE void both_sides(const FloatVector* x, FloatVector* result) {
-  FloatVector half[T::in * T::out];  // (in columns of x, out)
+  FloatVector once[T::in * T::out];  // (in columns of x, out)
   for (int column = 0; column < T::in; ++column)
-    T::apply(x + column, T::in, half + column * T::out);
-  for (int row = 0; row < T::out; ++row) T::apply(half + row, T::out, result + row * T::out);
+    T::apply(x + column, T::in, once + column * T::out);
+  for (int row = 0; row < T::out; ++row) T::apply(once + row, T::out, result + row * T::out);
 }
 
 // A square of `size` pixels at (top, left), one vector of channels; zeros outside the image.
@@ -291,9 +269,9 @@ HWY_EXPORT(sum_pixels);
 
 namespace {
 
-constexpr Dim kBlock = 24;  // tiles that a thread works on at a time
+constexpr Dim kBlock = 48;  // tiles that a thread works on at a time
 // Tiles that the weight gradient adds at a time.
-Dim chunk_of(const WinogradForm& f) { return f.depth + f.width > 256 ? 48 : 96; }
+Dim chunk_of(const WinogradForm& f) { return f.depth + f.width > 256 ? 96 : 192; }
 constexpr Dim kMultiple = 6;
 
 // Floats from one plane to the next. A line more than its size, so that an element's planes do not
@@ -305,7 +283,7 @@ WinogradTiles input_tiles(const WinogradForm& f) {
 }
 
 const char* key_of() {
-  return HWY_DYNAMIC_DISPATCH(winograd_fuses)() ? "winograd-4x4:fused" : "winograd-4x4:unfused";
+  return HWY_DYNAMIC_DISPATCH(winograd_fuses)() ? "winograd-2x2:fused" : "winograd-2x2:unfused";
 }
 
 // Forward, or from dy to dx. Workspace: planes of the weights, then for each thread those of a
@@ -428,28 +406,28 @@ class WinogradWeightGradient final : public Kernel {
   Dim sums_, x_, dy_;  // floats from one plane to the next
 };
 
-bool supported(const PrepareCall& call, const Conv2dForm& f) {
-  return call.in[0].dtype == Dtype::float32 && f.batch > 0 && winograd_suits(f);
+bool supported(const PrepareCall& call, const Conv2dForm& f, const WinogradForm& tiles) {
+  return call.in[0].dtype == Dtype::float32 && f.batch > 0 && winograd_suits(f, tiles);
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> conv2d_winograd(const PrepareCall& call) {
   const Conv2dForm f = conv2d_form(call.in, call.attrs);
-  if (!supported(call, f)) return nullptr;
+  if (!supported(call, f, winograd_forward(f))) return nullptr;
   return std::make_unique<WinogradConv>(winograd_forward(f), f, false, call.backend.threads());
 }
 
 std::unique_ptr<Kernel> conv2d_input_gradient_winograd(const PrepareCall& call) {
   Conv2dForm f = conv2d_input_gradient_form(call.in, call.attrs);
-  if (!supported(call, f)) return nullptr;
+  if (!supported(call, f, winograd_backward(f))) return nullptr;
   f.relu = false;
   return std::make_unique<WinogradConv>(winograd_backward(f), f, true, call.backend.threads());
 }
 
 std::unique_ptr<Kernel> conv2d_weight_gradient_winograd(const PrepareCall& call) {
   const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
-  if (!supported(call, f)) return nullptr;
+  if (!supported(call, f, winograd_forward(f))) return nullptr;
   return std::make_unique<WinogradWeightGradient>(f, call.backend.threads());
 }
 
