@@ -13,6 +13,7 @@
 #include "op/infer.h"
 #include "op/kernel.h"
 #include "op/pointwise_math.h"
+#include "op/step_params.h"
 
 namespace pl::cpu {
 namespace {
@@ -243,6 +244,9 @@ struct Tiles {
   std::vector<Dtype> dtypes;
   Dim total, per_row;  // elements; of one row
   TileFunction<T> function;
+  // Of a band of image rows: elements in a row, rows in the whole image, first row of each band.
+  Dim image_row = 0, height = 0;
+  std::vector<int64_t> starts = {};
 
   void run(void* const* in, T* out, Dim begin, Dim end) const {
     alignas(64) unsigned char memory[kMostTileRegisters * kTileBytes];
@@ -278,6 +282,11 @@ struct Tiles {
     const DropoutForm form{total, step.made.rows ? per_row : 0, step.made.x,
                            static_cast<uint64_t>(step.made.stream)};
     DropoutMask mask = dropout_mask(form, params);
+    if (!starts.empty()) {
+      StepParams band;
+      std::memcpy(&band, params, sizeof band);
+      mask.base = (band.row_offset * height + starts[static_cast<size_t>(band.band)]) * image_row;
+    }
     mask.base += from;
     dropout_tile(x, y, count, mask, form.factor());
   }
@@ -295,6 +304,11 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
   Tiles<T> tiles{.total = total,
                  .per_row = shape.rank() > 0 && total > 0 ? total / shape[0] : 0,
                  .function = function};
+  if (call.attrs.has("starts") && total > 0) {
+    tiles.image_row = total / (shape[0] * shape[1]);
+    tiles.height = call.attrs.integer("height");
+    tiles.starts = call.attrs.list("starts");
+  }
   double flops = 0;
   for (const TileInstruction& made : program.code) flops += flops_of(made.op);
   for (size_t i = 0; i < call.in.size(); ++i) {
