@@ -15,6 +15,7 @@
 #include "op/infer.h"
 #include "op/kernel.h"
 #include "op/pointwise_math.h"
+#include "op/step_params.h"
 #include "op/widen.h"
 
 namespace pl::cpu {
