@@ -60,7 +60,7 @@ class Conv2DTransposeLayer final : public Layer {
                                      {.strides = options_.strides.value,
                                       .padding = options_.padding,
                                       .dilations = options_.dilation_rate.value});
-    if (options_.use_bias) y = add(y, call.weights[1]);
+    if (options_.use_bias) y = add(y, cast(call.weights[1], y.dtype()));
     return activate(options_.activation, y);
   }
 

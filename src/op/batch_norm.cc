@@ -9,7 +9,7 @@
 
 namespace pl {
 
-Meta channels_of(const Meta& x) { return {x.dtype, Shape{x.shape.back()}}; }
+Meta channels_of(const Meta& x) { return {wide(x.dtype), Shape{x.shape.back()}}; }
 
 double rows_of(const Shape& x) {
   return static_cast<double>(x.elements()) / static_cast<double>(x.back());
@@ -132,6 +132,9 @@ Tensors apply_gradient(const GradientCall& call) {
   return out;
 }
 
+// Moments and parameters.
+RowMask wide_operands(const Attrs&, size_t) { return 0b11110; }
+
 // Moments are those of the whole batch.
 Rows rows_mixed(const Attrs&, RowMask in) { return in ? Rows::mixes : Rows::none; }
 // Moments and parameters belong to all samples.
@@ -251,6 +254,7 @@ const Op kBatchNorm{
     .gradient = gradient,
     .in_place = kInPlace,
     .rows = rows_mixed,
+    .wide_operands = wide_operands,
     .variants = kVariants,
     .cost = cost,
     .samples = samples,
@@ -274,6 +278,7 @@ const Op kBatchNormApply{
     .gradient = apply_gradient,
     .in_place = kInPlace,
     .rows = apply_rows,
+    .wide_operands = wide_operands,
     .variants = kApplyVariants,
     .cost = apply_cost,
     .samples = apply_samples,
@@ -286,6 +291,7 @@ const Op kBatchNormAdd{
     .gradient = apply_gradient,
     .in_place = kAddInPlace,
     .rows = add_rows,
+    .wide_operands = wide_operands,
     .variants = kApplyVariants,
     .cost = apply_cost,
     .samples = add_samples,

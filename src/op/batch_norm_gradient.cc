@@ -38,6 +38,9 @@ Metas add_relu_infer(const Metas& in, const Attrs& attrs) {
 }
 
 Rows rows(const Attrs&, RowMask in) { return in ? Rows::mixes : Rows::none; }
+// Moments and parameters.
+RowMask wide_operands(const Attrs&, size_t) { return 0b1110; }
+RowMask relu_wide_operands(const Attrs&, size_t) { return 0b101110; }
 
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
   Cost result = pointwise_cost(in, out, 0);
@@ -106,6 +109,7 @@ const Op kBatchNormGradient{
     .infer = infer,
     .in_place = kInPlace,
     .rows = rows,
+    .wide_operands = wide_operands,
     .variants = kVariants,
     .cost = cost,
     .samples = samples,
@@ -117,6 +121,7 @@ const Op kBatchNormReluGradient{
     .infer = relu_infer,
     .in_place = kInPlace,
     .rows = rows,
+    .wide_operands = relu_wide_operands,
     .variants = kReluVariants,
     .cost = cost,
     .samples = relu_samples,
@@ -128,6 +133,7 @@ const Op kBatchNormAddReluGradient{
     .infer = add_relu_infer,
     .in_place = kAddReluInPlace,
     .rows = rows,
+    .wide_operands = wide_operands,
     .variants = kAddReluVariants,
     .cost = cost,
     .samples = add_relu_samples,

@@ -1,5 +1,6 @@
-// Gradients of batch_norm, float32, compiled once for each SIMD target: one pass over x and dy for
-// the sums, a second for dx. Sums run in float32 over a chunk, chunks are added in a fixed order.
+// Gradients of batch_norm, float32 and bfloat16, compiled once for each SIMD target: one pass over
+// x and dy for the sums, a second for dx. Sums run in float32 over a chunk, chunks are added in a
+// fixed order.
 #include "op/batch_norm_gradient.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -27,8 +28,8 @@ HWY_INLINE FloatVector masked_by(FloatVector v, FloatVector most, FloatVector g)
   return hn::IfThenElseZero(hn::AndNot(hn::Ge(v, most), hn::Gt(v, hn::Zero(d))), g);
 }
 
-template <SignOf sign>
-HWY_INLINE void sum_as(const GradientRows& p, float* sum, float* along) {
+template <SignOf sign, class T>
+HWY_INLINE void sum_as(const GradientRows<T>& p, float* sum, float* along) {
   const Floats d;
   const auto zero = hn::Zero(d), most = hn::Set(d, p.most);
   along_columns(p.columns, [&]<int vectors>(Dim c, Dim n) HWY_ATTR {
@@ -62,15 +63,16 @@ HWY_INLINE void sum_as(const GradientRows& p, float* sum, float* along) {
   });
 }
 
-void sum_rows(const GradientRows& p, SignOf sign, float* sum, float* along) {
+template <class T>
+HWY_INLINE void sum_any(const GradientRows<T>& p, SignOf sign, float* sum, float* along) {
   if (sign == SignOf::none) sum_as<SignOf::none>(p, sum, along);
   if (sign == SignOf::x) sum_as<SignOf::x>(p, sum, along);
   if (sign == SignOf::y) sum_as<SignOf::y>(p, sum, along);
 }
 
 // g is p.dy, already masked where the sign is y's.
-template <bool by_x>
-HWY_INLINE void finish_as(const GradientRows& p) {
+template <bool by_x, class T>
+HWY_INLINE void finish_as(const GradientRows<T>& p) {
   const Floats d;
   const auto most = hn::Set(d, p.most);
   along_rows(p.rows, p.columns, [&]<int rows>(Dim r, Dim c, Dim n) HWY_ATTR {
@@ -88,7 +90,16 @@ HWY_INLINE void finish_as(const GradientRows& p) {
   });
 }
 
-void finish_rows(const GradientRows& p, bool by_x) {
+void sum_f32(const GradientRows<float>& p, SignOf sign, float* sum, float* along) {
+  sum_any(p, sign, sum, along);
+}
+void sum_bf16(const GradientRows<Bfloat16>& p, SignOf sign, float* sum, float* along) {
+  sum_any(p, sign, sum, along);
+}
+void finish_f32(const GradientRows<float>& p, bool by_x) {
+  by_x ? finish_as<true>(p) : finish_as<false>(p);
+}
+void finish_bf16(const GradientRows<Bfloat16>& p, bool by_x) {
   by_x ? finish_as<true>(p) : finish_as<false>(p);
 }
 
@@ -109,14 +120,30 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(sum_rows);
-HWY_EXPORT(finish_rows);
+HWY_EXPORT(sum_f32);
+HWY_EXPORT(sum_bf16);
+HWY_EXPORT(finish_f32);
+HWY_EXPORT(finish_bf16);
 HWY_EXPORT(add_tasks);
 
 namespace {
 
+void sum_rows(const GradientRows<float>& p, SignOf sign, float* sum, float* along) {
+  HWY_DYNAMIC_DISPATCH(sum_f32)(p, sign, sum, along);
+}
+void sum_rows(const GradientRows<Bfloat16>& p, SignOf sign, float* sum, float* along) {
+  HWY_DYNAMIC_DISPATCH(sum_bf16)(p, sign, sum, along);
+}
+void finish_rows(const GradientRows<float>& p, bool by_x) {
+  HWY_DYNAMIC_DISPATCH(finish_f32)(p, by_x);
+}
+void finish_rows(const GradientRows<Bfloat16>& p, bool by_x) {
+  HWY_DYNAMIC_DISPATCH(finish_bf16)(p, by_x);
+}
+
 constexpr Dim kParameterRows = 5;  // mean, factor, beta, flat, slope
 
+template <class T>
 struct Gradient {
   ChannelForm f;
   SignOf sign;
@@ -133,33 +160,34 @@ struct Gradient {
     repeat(f, input(1), row(0));
     find_factors(f, variance, gamma, epsilon, row(1));
     if (sign == SignOf::x) repeat(f, input(5), row(2));
-    GradientRows all{.mean = row(0),
-                     .factor = row(1),
-                     .beta = row(2),
-                     .flat = row(3),
-                     .slope = row(4),
-                     .x = input(0),
-                     .dy = input(4),
-                     .y = sign == SignOf::y ? input(5) : nullptr,
-                     .masked = sign == SignOf::y ? static_cast<float*>(out[3]) : nullptr,
-                     .dx = static_cast<float*>(out[0]),
-                     .period = f.period,
-                     .most = most};
+    auto image = [&](int i) { return static_cast<const T*>(in[i]); };
+    GradientRows<T> all{.mean = row(0),
+                        .factor = row(1),
+                        .beta = row(2),
+                        .flat = row(3),
+                        .slope = row(4),
+                        .x = image(0),
+                        .dy = image(4),
+                        .y = sign == SignOf::y ? image(5) : nullptr,
+                        .masked = sign == SignOf::y ? static_cast<T*>(out[3]) : nullptr,
+                        .dx = static_cast<T*>(out[0]),
+                        .period = f.period,
+                        .most = most};
     float* sums = row(kParameterRows);
     sum(all, sums);
     finish_sums(variance, sums, static_cast<float*>(out[1]), static_cast<float*>(out[2]), row(3),
                 row(4));
     if (sign == SignOf::y) all.dy = all.masked;
     auto finish = [&](Dim first, Dim rows, Dim columns) {
-      HWY_DYNAMIC_DISPATCH(finish_rows)(part(all, first, rows, columns), sign == SignOf::x);
+      finish_rows(part(all, first, rows, columns), sign == SignOf::x);
     };
-    parallel_ranges(f.threads, f.rows, 2 * f.pixels * f.channels,
+    parallel_ranges(f.threads, f.rows, f.work(),
                     [&](Dim begin, Dim end) { finish(begin, end - begin, f.period); });
     if (f.tail > 0) finish(f.rows, 1, f.tail);
   }
 
  private:
-  GradientRows part(GradientRows all, Dim first, Dim rows, Dim columns) const {
+  GradientRows<T> part(GradientRows<T> all, Dim first, Dim rows, Dim columns) const {
     const Dim at = first * f.period;
     all.x += at;
     all.dy += at;
@@ -172,14 +200,13 @@ struct Gradient {
   }
 
   // The last task also sums what is behind the last whole row.
-  void sum(const GradientRows& all, float* sums) const {
-    parallel_ranges(f.threads, f.tasks, 2 * f.pixels * f.channels, [&](Dim begin, Dim end) {
+  void sum(const GradientRows<T>& all, float* sums) const {
+    parallel_ranges(f.threads, f.tasks, f.work(), [&](Dim begin, Dim end) {
       for (Dim task = begin; task < end; ++task) {
         float* of_task = sums + task * 2 * f.period;
         std::fill(of_task, of_task + 2 * f.period, 0.0f);
         auto add = [&](Dim first, Dim rows, Dim columns) {
-          HWY_DYNAMIC_DISPATCH(sum_rows)
-          (part(all, first, rows, columns), sign, of_task, of_task + f.period);
+          sum_rows(part(all, first, rows, columns), sign, of_task, of_task + f.period);
         };
         for (Dim chunk = f.first_chunk(task); chunk < f.first_chunk(task + 1); ++chunk) {
           const Dim first = chunk * f.chunk_rows;
@@ -214,14 +241,15 @@ struct Gradient {
 };
 
 std::unique_ptr<Kernel> prepare_gradient(const PrepareCall& call, SignOf sign) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
-  const Gradient gradient{channel_form(call), sign, call.attrs.real("epsilon"),
-                          static_cast<float>(clip_of(call.attrs))};
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        gradient.run(in, out, static_cast<float*>(workspace));
-      },
-      gradient.workspace_bytes());
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() {
+    const Gradient<T> gradient{channel_form(call), sign, call.attrs.real("epsilon"),
+                               static_cast<float>(clip_of(call.attrs))};
+    return make_kernel(
+        [=](void* const* in, void* const* out, void* workspace) {
+          gradient.run(in, out, static_cast<float*>(workspace));
+        },
+        gradient.workspace_bytes());
+  });
 }
 
 }  // namespace

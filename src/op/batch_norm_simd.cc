@@ -1,6 +1,6 @@
-// batch_norm, float32, compiled once for each SIMD target. One pass over memory finds the moments:
-// of each chunk first the mean, then, while it is in cache, the squares around it; chunks are
-// joined by Chan's formula in a fixed order. A second pass normalises.
+// batch_norm, float32 and bfloat16, compiled once for each SIMD target. One pass over memory finds
+// the moments: of each chunk first the mean, then, while it is in cache, the squares around it;
+// chunks are joined by Chan's formula in a fixed order. A second pass normalises.
 #include "op/batch_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,8 +47,9 @@ HWY_INLINE void join(const Join& weights, FloatVector mean, FloatVector squares,
 
 // Mean and sum of squares around it of columns [0, period) of x (rows, period), joined to those of
 // the task. The mean is off by its rounding; the sum of what is left over corrects both.
-void chunk_moments(const float* x, Dim rows, Dim period, const Join& weights, float* all_mean,
-                   float* all_squares) {
+template <class T>
+HWY_INLINE void chunk_moments(const T* x, Dim rows, Dim period, const Join& weights,
+                              float* all_mean, float* all_squares) {
   const Floats d;
   const auto share = hn::Set(d, 1.0f / static_cast<float>(rows));
   along_columns(period, [&]<int vectors>(Dim c, Dim n) HWY_ATTR {
@@ -75,7 +76,9 @@ void chunk_moments(const float* x, Dim rows, Dim period, const Join& weights, fl
   });
 }
 
-void task_moments(const float* x, const ChannelForm& f, Dim task, float* mean, float* squares) {
+template <class T>
+HWY_INLINE void moments_of(const T* x, const ChannelForm& f, Dim task, float* mean,
+                           float* squares) {
   const Dim begin = f.first_chunk(task), end = f.first_chunk(task + 1);
   for (Dim chunk = begin; chunk < end; ++chunk) {
     const Dim first = chunk * f.chunk_rows, rows = std::min(f.chunk_rows, f.rows - first);
@@ -100,8 +103,8 @@ void join_tasks(const ChannelForm& f, float* moments) {
   }
 }
 
-template <bool adds, bool relu>
-HWY_INLINE void normalise_as(const NormaliseRows& p) {
+template <bool adds, bool relu, class T>
+HWY_INLINE void normalise_as(const NormaliseRows<T>& p) {
   const Floats d;
   const auto zero = hn::Zero(d), most = hn::Set(d, p.most);
   along_rows(p.rows, p.columns, [&]<int rows>(Dim r, Dim c, Dim n) HWY_ATTR {
@@ -120,12 +123,23 @@ HWY_INLINE void normalise_as(const NormaliseRows& p) {
   });
 }
 
-void normalise_rows(const NormaliseRows& p) {
+template <class T>
+HWY_INLINE void normalise_any(const NormaliseRows<T>& p) {
   if (p.added)
     p.relu ? normalise_as<true, true>(p) : normalise_as<true, false>(p);
   else
     p.relu ? normalise_as<false, true>(p) : normalise_as<false, false>(p);
 }
+
+void task_moments_f32(const float* x, const ChannelForm& f, Dim task, float* mean, float* squares) {
+  moments_of(x, f, task, mean, squares);
+}
+void task_moments_bf16(const Bfloat16* x, const ChannelForm& f, Dim task, float* mean,
+                       float* squares) {
+  moments_of(x, f, task, mean, squares);
+}
+void normalise_f32(const NormaliseRows<float>& p) { normalise_any(p); }
+void normalise_bf16(const NormaliseRows<Bfloat16>& p) { normalise_any(p); }
 
 }  // namespace pl::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -133,16 +147,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(task_moments);
+HWY_EXPORT(task_moments_f32);
+HWY_EXPORT(task_moments_bf16);
 HWY_EXPORT(join_tasks);
-HWY_EXPORT(normalise_rows);
+HWY_EXPORT(normalise_f32);
+HWY_EXPORT(normalise_bf16);
 
 namespace {
 
+void task_moments(const float* x, const ChannelForm& f, Dim task, float* mean, float* squares) {
+  HWY_DYNAMIC_DISPATCH(task_moments_f32)(x, f, task, mean, squares);
+}
+void task_moments(const Bfloat16* x, const ChannelForm& f, Dim task, float* mean, float* squares) {
+  HWY_DYNAMIC_DISPATCH(task_moments_bf16)(x, f, task, mean, squares);
+}
+void normalise_rows(const NormaliseRows<float>& p) { HWY_DYNAMIC_DISPATCH(normalise_f32)(p); }
+void normalise_rows(const NormaliseRows<Bfloat16>& p) { HWY_DYNAMIC_DISPATCH(normalise_bf16)(p); }
+
 // Joins columns that are one channel, and the pixels behind the last whole row, in float64.
-void join_columns(const ChannelForm& f, const float* x, const float* moments, float* mean,
+template <class T>
+void join_columns(const ChannelForm& f, const T* x, const float* moments, float* mean,
                   float* variance) {
-  const float* tail = x + f.rows * f.period;
+  const T* tail = x + f.rows * f.period;
   const Dim left = f.tail / f.channels;
   const double rows = static_cast<double>(f.rows);
   for (Dim c = 0; c < f.channels; ++c) {
@@ -157,7 +183,8 @@ void join_columns(const ChannelForm& f, const float* x, const float* moments, fl
     }
     for (Dim k = 0; k < left; ++k) {
       const double count = static_cast<double>(f.rows * f.fold + k);
-      const double apart = static_cast<double>(tail[k * f.channels + c]) - average;
+      const double apart =
+          static_cast<double>(static_cast<float>(tail[k * f.channels + c])) - average;
       average += apart / (count + 1);
       squares += apart * apart * count / (count + 1);
     }
@@ -168,12 +195,13 @@ void join_columns(const ChannelForm& f, const float* x, const float* moments, fl
 
 Bytes moments_bytes(const ChannelForm& f) { return 2 * f.tasks * f.row_bytes(); }
 
-void find_moments(const ChannelForm& f, const float* x, float* mean, float* variance,
+template <class T>
+void find_moments(const ChannelForm& f, const T* x, float* mean, float* variance,
                   float* workspace) {
-  parallel_ranges(f.threads, f.tasks, 2 * f.pixels * f.channels, [&](Dim begin, Dim end) {
+  parallel_ranges(f.threads, f.tasks, f.work(), [&](Dim begin, Dim end) {
     for (Dim task = begin; task < end; ++task) {
       float* of_task = workspace + task * 2 * f.period;
-      HWY_DYNAMIC_DISPATCH(task_moments)(x, f, task, of_task, of_task + f.period);
+      task_moments(x, f, task, of_task, of_task + f.period);
     }
   });
   HWY_DYNAMIC_DISPATCH(join_tasks)(f, workspace);
@@ -190,28 +218,29 @@ struct Parameters {
 Bytes normalise_bytes(const ChannelForm& f) { return 3 * f.row_bytes(); }
 
 // `added` may be null.
-void normalise(const ChannelForm& f, const float* x, const Parameters& parameters,
-               const float* added, float* y, float* workspace) {
-  NormaliseRows all{.mean = workspace,
-                    .factor = workspace + f.period,
-                    .beta = workspace + 2 * f.period,
-                    .period = f.period,
-                    .relu = parameters.relu,
-                    .most = parameters.most};
+template <class T>
+void normalise(const ChannelForm& f, const T* x, const Parameters& parameters, const T* added, T* y,
+               float* workspace) {
+  NormaliseRows<T> all{.mean = workspace,
+                       .factor = workspace + f.period,
+                       .beta = workspace + 2 * f.period,
+                       .period = f.period,
+                       .relu = parameters.relu,
+                       .most = parameters.most};
   repeat(f, parameters.mean, workspace);
   find_factors(f, parameters.variance, parameters.gamma, parameters.epsilon, workspace + f.period);
   repeat(f, parameters.beta, workspace + 2 * f.period);
   auto run = [&](Dim first, Dim rows, Dim columns) {
-    NormaliseRows part = all;
+    NormaliseRows<T> part = all;
     const Dim at = first * f.period;
     part.x = x + at;
     part.added = added ? added + at : nullptr;
     part.y = y + at;
     part.rows = rows;
     part.columns = columns;
-    HWY_DYNAMIC_DISPATCH(normalise_rows)(part);
+    normalise_rows(part);
   };
-  parallel_ranges(f.threads, f.rows, 2 * f.pixels * f.channels,
+  parallel_ranges(f.threads, f.rows, f.work(),
                   [&](Dim begin, Dim end) { run(begin, end - begin, f.period); });
   if (f.tail > 0) run(f.rows, 1, f.tail);
 }
@@ -219,46 +248,52 @@ void normalise(const ChannelForm& f, const float* x, const Parameters& parameter
 }  // namespace
 
 std::unique_ptr<Kernel> batch_moments_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const ChannelForm f = channel_form(call);
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        find_moments(f, static_cast<const float*>(in[0]), static_cast<float*>(out[0]),
-                     static_cast<float*>(out[1]), static_cast<float*>(workspace));
-      },
-      moments_bytes(f));
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() {
+    return make_kernel(
+        [=](void* const* in, void* const* out, void* workspace) {
+          find_moments(f, static_cast<const T*>(in[0]), static_cast<float*>(out[0]),
+                       static_cast<float*>(out[1]), static_cast<float*>(workspace));
+        },
+        moments_bytes(f));
+  });
 }
 
 std::unique_ptr<Kernel> batch_norm_apply_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const ChannelForm f = channel_form(call);
   const double epsilon = call.attrs.real("epsilon");
   const bool relu = call.attrs.has("activation"), adds = call.in.size() > 5;
   const float most = static_cast<float>(clip_of(call.attrs));
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        auto input = [&](int i) { return static_cast<const float*>(in[i]); };
-        normalise(f, input(0), {input(1), input(2), input(3), input(4), epsilon, relu, most},
-                  adds ? input(5) : nullptr, static_cast<float*>(out[0]),
-                  static_cast<float*>(workspace));
-      },
-      normalise_bytes(f));
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() {
+    return make_kernel(
+        [=](void* const* in, void* const* out, void* workspace) {
+          auto image = [&](int i) { return static_cast<const T*>(in[i]); };
+          auto input = [&](int i) { return static_cast<const float*>(in[i]); };
+          normalise(f, image(0), {input(1), input(2), input(3), input(4), epsilon, relu, most},
+                    adds ? image(5) : nullptr, static_cast<T*>(out[0]),
+                    static_cast<float*>(workspace));
+        },
+        normalise_bytes(f));
+  });
 }
 
 std::unique_ptr<Kernel> batch_norm_simd(const PrepareCall& call) {
-  if (call.in[0].dtype != Dtype::float32) return nullptr;
   const ChannelForm f = channel_form(call);
   const double epsilon = call.attrs.real("epsilon");
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        auto input = [&](int i) { return static_cast<const float*>(in[i]); };
-        auto output = [&](int i) { return static_cast<float*>(out[i]); };
-        float* space = static_cast<float*>(workspace);
-        find_moments(f, input(0), output(1), output(2), space);
-        normalise(f, input(0), {output(1), output(2), input(1), input(2), epsilon}, nullptr,
-                  output(0), space);
-      },
-      std::max(moments_bytes(f), normalise_bytes(f)));
+  return dispatch_simd(call.in[0].dtype, [&]<class T>() {
+    return make_kernel(
+        [=](void* const* in, void* const* out, void* workspace) {
+          const T* x = static_cast<const T*>(in[0]);
+          const T* none = nullptr;
+          auto input = [&](int i) { return static_cast<const float*>(in[i]); };
+          auto output = [&](int i) { return static_cast<float*>(out[i]); };
+          float* space = static_cast<float*>(workspace);
+          find_moments(f, x, output(1), output(2), space);
+          normalise(f, x, {output(1), output(2), input(1), input(2), epsilon}, none,
+                    static_cast<T*>(out[0]), space);
+        },
+        std::max(moments_bytes(f), normalise_bytes(f)));
+  });
 }
 
 }  // namespace pl::cpu

@@ -1,16 +1,6 @@
 // Rows of channels on SIMD vectors, for the kernels of batch_norm (op/channels.h). Included by
 // `*_simd.cc` files behind simd_math-inl.h, once for each target, hence without `#pragma once`.
-// All elements of large tensors pass through `load` and `store`.
-
-HWY_INLINE FloatVector load(const float* x, Dim count) {
-  return count == kWidth ? hn::LoadU(Floats(), x) : load_part(x, count);
-}
-HWY_INLINE void store(FloatVector v, float* to, Dim count) {
-  if (count == kWidth)
-    hn::StoreU(v, Floats(), to);
-  else
-    store_part(v, to, count);
-}
+// All elements of large tensors, float32 or bfloat16, pass through its `load` and `store`.
 
 // Columns are worked on in blocks of this many vectors: as many sums that do not wait for each
 // other.

@@ -85,7 +85,7 @@ class Conv2dOnednn final : public Kernel {
     key = std::string(conv_.implementation()) + ":" + onednn_layout(packed);
     // Sums over the batch are split between threads, and added up afterwards.
     if (!before) key += ":threads=" + std::to_string(backend.threads());
-    library = std::string("convolution ") + direction;
+    library = onednn_part(std::string("convolution ") + direction, packed);
     footprint = static_cast<Bytes>(sizeof *this) + conv_.footprint() + reorder_.footprint();
   }
 
@@ -136,6 +136,11 @@ bool supported(const PrepareCall& call, const Conv2dForm& f) {
   return onednn_multiplies(call.in[0].dtype) && f.batch > 0;
 }
 
+// With 16-bit operands the library has fast code for part of what it has in float32.
+bool worth_it(const PrepareCall& call, const OnednnPrimitiveDesc& desc) {
+  return call.in[0].dtype == Dtype::float32 || onednn_is_fast(desc);
+}
+
 // The backward descriptors ask for a forward one as a hint. False when the library has none.
 bool describe_forward(CpuBackend& backend, const Descs& d, const OnednnAttr& attr,
                       OnednnPrimitiveDesc& out) {
@@ -154,7 +159,7 @@ std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall& call) {
   const Descs d = describe(f, call.in[0].dtype, call.in[1].dtype);
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;
-  if (!describe_forward(backend, d, attr, desc)) return nullptr;
+  if (!describe_forward(backend, d, attr, desc) || !worth_it(call, desc)) return nullptr;
   std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
                               {DNNL_ARG_DST, dnnl_query_dst_md, 0, -1, 0}};
   if (f.bias) others.push_back({DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2, -1});
@@ -176,7 +181,8 @@ std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {
   if (dnnl_convolution_backward_data_primitive_desc_create(
           desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
           d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),
-          attr.get()) != dnnl_success)
+          attr.get()) != dnnl_success ||
+      !worth_it(call, desc))
     return nullptr;
   return std::make_unique<Conv2dOnednn>(
       backend, "backward data", std::move(desc), d,
@@ -198,7 +204,8 @@ std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
   if (dnnl_convolution_backward_weights_primitive_desc_create(
           desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
           d.bias.get(), d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),
-          attr.get()) != dnnl_success)
+          attr.get()) != dnnl_success ||
+      !worth_it(call, desc))
     return nullptr;
   std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
                               {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, -1}};

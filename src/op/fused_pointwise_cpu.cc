@@ -1,9 +1,11 @@
 // Kernels of fused_pointwise: one walk over the result, a tile after the other. Operands of the
 // result's size are read where they lie; others are spread over a register, a tile on the stack.
 // Each instruction reads registers or operands and writes a register, the last one the result, so
-// that this one may lie on an operand.
+// that this one may lie on an operand. bfloat16 is computed in float32 tiles, rounded after each
+// instruction, as the ops alone would.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "op/broadcast.h"
@@ -13,6 +15,7 @@
 #include "op/infer.h"
 #include "op/kernel.h"
 #include "op/pointwise_math.h"
+#include "op/widen.h"
 
 namespace pl::cpu {
 namespace {
@@ -135,6 +138,11 @@ void load(Dtype from, const void* operand, Dim offset, bool steps, T* to, Dim co
       return run(static_cast<const float*>(operand), number);
     case Dtype::float64:
       return run(static_cast<const double*>(operand), number);
+    case Dtype::bfloat16:
+      if constexpr (std::is_same_v<T, float>)
+        if (steps) return convert_range(static_cast<const Bfloat16*>(operand) + offset, to, count);
+      return run(static_cast<const Bfloat16*>(operand),
+                 [](Bfloat16 x) { return static_cast<T>(static_cast<float>(x)); });
     case Dtype::int32:
       return run(static_cast<const int32_t*>(operand), number);
     case Dtype::int64:
@@ -243,16 +251,17 @@ struct Tiles {
   std::vector<Dtype> dtypes;
   Dim total, per_row;  // elements; of one row
   TileFunction<T> function;
+  bool narrow;  // the result is bfloat16: made in a tile behind the registers
 
-  void run(void* const* in, T* out, Dim begin, Dim end) const {
-    alignas(64) unsigned char memory[kMostTileRegisters * kTileBytes];
+  void run(void* const* in, void* out, Dim begin, Dim end) const {
+    alignas(64) unsigned char memory[(kMostTileRegisters + 1) * kTileBytes];
     T* const registers = reinterpret_cast<T*>(memory);
     for (Dim from = begin; from < end; from += kTile) {
       const Dim count = std::min(kTile, end - from);
       auto at = [&](const Place& place) -> T* {
         if (place.kind == Place::operand) return static_cast<T*>(in[place.at]) + from;
-        if (place.kind == Place::result) return out + from;
-        return registers + place.at * kTile;
+        if (place.kind == Place::result && !narrow) return static_cast<T*>(out) + from;
+        return registers + (place.kind == Place::result ? kMostTileRegisters : place.at) * kTile;
       };
       for (const TileStep& step : plan.steps) {
         if (step.load)
@@ -261,6 +270,13 @@ struct Tiles {
           drop(step, in[step.operand], from, at(step.a), at(step.y), count);
         else
           function(step.made, at(step.a), at(step.b), at(step.y), count);
+        if constexpr (std::is_same_v<T, float>) {
+          if (narrow && step.y.kind == Place::result)
+            convert_range(at(step.y), static_cast<Bfloat16*>(out) + from, count);
+          else if (narrow &&
+                   !(step.load && dtypes[static_cast<size_t>(step.operand)] == Dtype::bfloat16))
+            round_range(at(step.y), count);
+        }
       }
     }
   }
@@ -294,11 +310,12 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
   const Dim total = shape.elements();
   Tiles<T> tiles{.total = total,
                  .per_row = shape.rank() > 0 && total > 0 ? total / shape[0] : 0,
-                 .function = function};
+                 .function = function,
+                 .narrow = call.out[0].dtype == Dtype::bfloat16};
   double flops = 0;
   for (const TileInstruction& made : program.code) flops += flops_of(made.op);
   for (size_t i = 0; i < call.in.size(); ++i) {
-    direct.push_back(!params[i] && call.in[i].dtype == call.out[0].dtype &&
+    direct.push_back(!params[i] && !tiles.narrow && call.in[i].dtype == call.out[0].dtype &&
                      call.in[i].elements() == total);
     tiles.walks.emplace_back(params[i] ? Shape{} : call.in[i].shape, shape, shape);
     tiles.dtypes.push_back(call.in[i].dtype);
@@ -309,14 +326,14 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
     held += static_cast<Bytes>(sizeof(BroadcastWalk) +
                                walk.outer.size() * sizeof(BroadcastWalk::Outer));
   const int threads = call.backend.threads();
-  const Bytes stack = threads * tiles.plan.registers * kTileBytes;
+  const Bytes stack = threads * (tiles.plan.registers + tiles.narrow) * kTileBytes;
   const Dim work = static_cast<Dim>(static_cast<double>(total) * std::max(1.0, flops / 4));
-  auto kernel = make_kernel([tiles = std::move(tiles), threads, work](void* const* in,
-                                                                      void* const* out, void*) {
-    T* y = static_cast<T*>(out[0]);
-    parallel_ranges(
-        threads, tiles.total, work, [&](Dim begin, Dim end) { tiles.run(in, y, begin, end); }, 64);
-  });
+  auto kernel = make_kernel(
+      [tiles = std::move(tiles), threads, work](void* const* in, void* const* out, void*) {
+        parallel_ranges(
+            threads, tiles.total, work,
+            [&](Dim begin, Dim end) { tiles.run(in, out[0], begin, end); }, 64);
+      });
   kernel->footprint += held;
   kernel->transient = stack;
   return kernel;
@@ -325,7 +342,8 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
 }  // namespace
 
 std::unique_ptr<Kernel> fused_pointwise_simd(const PrepareCall& call) {
-  if (call.out[0].dtype != Dtype::float32) return nullptr;
+  const Dtype dtype = call.out[0].dtype;
+  if (dtype != Dtype::float32 && dtype != Dtype::bfloat16) return nullptr;
   return tile_kernel<float>(call, run_tile_simd);
 }
 

@@ -57,6 +57,12 @@ ImageRule binary(const Call& call) {
   return rule;
 }
 
+// With statistics that are given: those of the batch itself would mix all rows.
+template <RowMask images>
+ImageRule normalised(const Call& call) {
+  return call.images == images ? maps() : ImageRule{};
+}
+
 // Along the last axis, which must not be the rows.
 ImageRule last_axis(const Call& call) {
   ImageRule rule = maps();
@@ -209,6 +215,8 @@ constexpr Entry kRules[] = {
     {"layer_norm", last_axis},
     {"layer_norm_gradient", of_fifth},
     {"layer_norm_parameter_gradient", sums_of_fourth},
+    {"batch_norm_apply", normalised<0b1>},
+    {"batch_norm_add", normalised<0b100001>},
     {"sparse_softmax_cross_entropy", last_axis},
     {"sparse_softmax_cross_entropy_gradient", of_third},
     {"softmax_cross_entropy", last_axis},

@@ -136,7 +136,7 @@ class BlockedHead final : public Kernel {
   BlockedHead(const Form& form, std::vector<Products> products, int threads, bool narrow)
       : f_(form), products_(std::move(products)), threads_(threads), narrow_(narrow) {
     key = "rows" + std::to_string(f_.block) + ",classes" + std::to_string(f_.piece);
-    library = "matmul";
+    library = narrow_ ? "matmul bfloat16" : "matmul";
     footprint = static_cast<Bytes>(sizeof *this);
     Bytes scratch = 0;
     for (const Products& products_of_cut : products_)

@@ -27,7 +27,7 @@ class MatmulOnednn final : public Kernel {
     if (workspace_bytes > 0)
       scratch_ = call_.bind(DNNL_ARG_SCRATCHPAD, call_.query(dnnl_query_scratchpad_md));
     key = call_.implementation();
-    library = "matmul";
+    library = onednn_part("matmul", call_.query(dnnl_query_src_md));
     footprint = static_cast<Bytes>(sizeof *this) + call_.footprint();
     // Without AVX-512 the library multiplies through its gemm, which packs copies of its operands
     // on the heap, whatever scratchpad it was promised.

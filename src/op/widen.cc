@@ -121,6 +121,7 @@ struct Cutting {
   Dim rows = 0;
   std::vector<Dim> in, out;
   bool by_samples = false;  // rows are samples, dimension 0; else elements or vectors
+  int rank = 0;             // of tensors of vectors; 0: elements
 };
 
 std::optional<Cutting> elements_of(const PrepareCall& call) {
@@ -128,8 +129,9 @@ std::optional<Cutting> elements_of(const PrepareCall& call) {
   for (const Metas& metas : {call.in, call.out})
     for (const Meta& meta : metas)
       if (meta.shape != x) return std::nullopt;
-  return Cutting{x.elements(), std::vector<Dim>(call.in.size(), 1),
-                 std::vector<Dim>(call.out.size(), 1)};
+  return Cutting{.rows = x.elements(),
+                 .in = std::vector<Dim>(call.in.size(), 1),
+                 .out = std::vector<Dim>(call.out.size(), 1)};
 }
 
 std::optional<Cutting> vectors_of(const PrepareCall& call) {
@@ -137,7 +139,7 @@ std::optional<Cutting> vectors_of(const PrepareCall& call) {
   if (x.rank() < 2) return std::nullopt;
   const Shape outer(std::vector<Dim>(x.begin(), x.end() - 1));
   if (outer == Shape{x.back()}) return std::nullopt;  // which of them a vector means is not clear
-  Cutting cut{outer.elements(), {}, {}};
+  Cutting cut{.rows = outer.elements(), .in = {}, .out = {}, .rank = x.rank()};
   bool good = true;
   auto elements = [&](const Meta& meta) -> Dim {
     if (meta.shape == x) return x.back();
@@ -189,7 +191,7 @@ Metas piece_of(const Metas& metas, const std::vector<Dim>& each, const Cutting& 
     if (cut.by_samples)
       shape[0] = rows;
     else
-      shape = each[i] == 1 && shape.elements() == cut.rows ? Shape{rows} : Shape{rows, each[i]};
+      shape = cut.rank > 0 && shape.rank() == cut.rank ? Shape{rows, each[i]} : Shape{rows};
   }
   return result;
 }

@@ -11,6 +11,9 @@ namespace pl::cpu {
 void convert_range(const Bfloat16* from, float* to, Dim count);
 void convert_range(const float* from, Bfloat16* to, Dim count);
 
+// Each element rounded to the nearest bfloat16, still as float32.
+void round_range(float* x, Dim count);
+
 // `rows` rows of `width`, `stride` apart, to rows of `width`.
 void widen_rows(const Bfloat16* from, Dim rows, Dim stride, Dim width, float* to);
 

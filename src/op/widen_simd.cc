@@ -30,6 +30,13 @@ void widen_blocks(const Bfloat16* from, Dim rows, Dim stride, Dim width, float* 
   for (Dim r = 0; r < rows; ++r) convert(from + r * stride, to + r * width, width);
 }
 void narrow_range(const float* from, Bfloat16* to, Dim count) { convert(from, to, count); }
+void round_in_place(float* x, Dim count) {
+  along_row(count, [&](Dim i, Dim n) HWY_ATTR {
+    Bfloat16 rounded[kLanes];
+    store(load(x + i, n), rounded);
+    store(load(rounded), x + i, n);
+  });
+}
 
 }  // namespace pl::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -39,6 +46,7 @@ namespace pl::cpu {
 
 HWY_EXPORT(widen_blocks);
 HWY_EXPORT(narrow_range);
+HWY_EXPORT(round_in_place);
 
 void convert_range(const Bfloat16* from, float* to, Dim count) {
   HWY_DYNAMIC_DISPATCH(widen_blocks)(from, 1, count, count, to);
@@ -46,6 +54,7 @@ void convert_range(const Bfloat16* from, float* to, Dim count) {
 void convert_range(const float* from, Bfloat16* to, Dim count) {
   HWY_DYNAMIC_DISPATCH(narrow_range)(from, to, count);
 }
+void round_range(float* x, Dim count) { HWY_DYNAMIC_DISPATCH(round_in_place)(x, count); }
 void widen_rows(const Bfloat16* from, Dim rows, Dim stride, Dim width, float* to) {
   HWY_DYNAMIC_DISPATCH(widen_blocks)(from, rows, stride, width, to);
 }

@@ -144,7 +144,44 @@ TEST(FuseNorm, KeepsNothingForTheSignOfARelu) {
   EXPECT_EQ(count(text, " = batch_norm_relu_gradient("), 1) << text;
 }
 
-TEST(FuseNorm, MakesNoArenaLargerAndTheLeastOneFaster) {
+// As in a network for small devices: relu6 behind a norm, and a sum without an activation.
+TEST(FuseNorm, ClipsAndAddsWithoutActivation) {
+  Recorder r;
+  RecorderScope scope(r);
+  const Tensor x = r.input("x", meta({3, 7, 24}), true);
+  const Tensor params = r.input("step_params", step_params_meta(), false);
+  Tensors wrt;
+  auto parameter = [&](Shape shape) {
+    wrt.push_back(
+        r.variable("w" + std::to_string(wrt.size()), meta(std::move(shape)), Category::parameters));
+    return wrt.back();
+  };
+  auto norm = [&](const Tensor& in) {
+    const Tensor gamma = parameter({24}), beta = parameter({24});
+    return batch_norm(in, gamma, beta, 1e-3).y;
+  };
+  const Tensor h = matmul(x, parameter({24, 24}));
+  const Tensor inner = clipped_relu(norm(h), 0.5);
+  const Tensor y = add(h, norm(matmul(inner, parameter({24, 24}))));
+  const Tensor loss = reduce_sum(square(y));
+  r.keep(loss, "loss");
+  const Tensors g = gradients(loss, wrt, fill(Shape{}, 1.0, Dtype::float32));
+  for (size_t i = 0; i < wrt.size(); ++i) sgd(wrt[i], g[i], params);
+  const Graph graph = r.take();
+  Graph rewritten = graph;
+  run_passes(rewritten);
+  const std::string text = calls(print(rewritten));
+  EXPECT_EQ(count(text, "clipped_relu"), 0) << text;
+  EXPECT_EQ(count(text, " = batch_norm_relu_gradient("), 1) << text;
+  EXPECT_EQ(count(text, " = batch_norm_add("), 1) << text;
+  CpuBackend backend(1);
+  const VariableLayout layout = PlannedRun::layout_of(graph, backend.alignment());
+  EXPECT_EQ(difference(graph, two_steps(prepare_graph(graph, backend, layout)),
+                       two_steps(prepare_graph(graph, backend, layout, all_passes_off()))),
+            "");
+}
+
+TEST(FuseNorm, MakesNoArenaLarger) {
   CpuBackend backend(1);
   const Graph graph = Net(4, 12, 16).trace(3);
   const VariableLayout layout = PlannedRun::layout_of(graph, backend.alignment());

@@ -142,6 +142,8 @@ class SessionPlanner {
       if (!call.library.empty()) library_parts.insert(call.library);
     }
     facts.library_ops = library_parts.size();
+    for (const std::string& part : library_parts)
+      if (part.ends_with(" bfloat16")) ++facts.bfloat16_ops;
     return fixed_bytes(facts);
   }
 

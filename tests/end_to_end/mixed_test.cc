@@ -22,6 +22,9 @@ const Case kCases[] = {
     {"MnistCnn", "mnist-cnn", "16", ""},
     {"SmallCnn", "small-cnn", "8", ""},
     {"GptTiny", "gpt-tiny", "2", "64"},
+    {"Resnet18", "resnet18", "8", "32x32x3"},
+    {"MobilenetV2", "mobilenet-v2", "4", "32x32x3"},
+    {"Unet", "unet", "2", "32x32x3"},
 };
 
 constexpr double kTolerance = 2e-2;  // of a loss, relative to float32's
@@ -34,7 +37,7 @@ Words words(const char* command, const Case& c, Words more) {
 }
 
 std::vector<double> losses(const Case& c, Words more) {
-  more.insert(more.end(), {"--steps", "10", "--learning-rate", "1e-3"});
+  more.insert(more.end(), {"--steps", "10", "--learning-rate", "2e-4"});
   const Finished done = plimsoll(words("train", c, more));
   EXPECT_EQ(done.exit, 0) << done.err;
   std::vector<double> list;

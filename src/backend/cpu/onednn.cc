@@ -43,6 +43,18 @@ bool onednn_multiplies(Dtype dtype) {
   return dtype == Dtype::float32 || (dtype == Dtype::bfloat16 && (isa & kNeeded) == kNeeded);
 }
 
+bool onednn_is_fast(const OnednnPrimitiveDesc& desc) {
+  const char* name = "";
+  dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name);
+  return !std::string_view(name).starts_with("ref");
+}
+
+std::string onednn_part(std::string part, const_dnnl_memory_desc_t desc) {
+  dnnl_data_type_t type = dnnl_data_type_undef;
+  onednn_check(dnnl_memory_desc_query(desc, dnnl_query_data_type, &type), "ask for a dtype");
+  return type == dnnl_bf16 ? part + " bfloat16" : part;
+}
+
 OnednnAttr onednn_user_scratchpad() {
   OnednnAttr attr;
   onednn_check(dnnl_primitive_attr_create(attr.out()), "create attributes");

@@ -61,6 +61,10 @@ dnnl_data_type_t onednn_type(Dtype dtype);  // float32 or bfloat16
 // Whether the library multiplies this dtype at full speed here. bfloat16 without instructions for
 // it is left to float32 kernels (op/widen.h): the library's fallbacks are slow.
 bool onednn_multiplies(Dtype dtype);
+// False where the library has plain loops alone for what it was asked.
+bool onednn_is_fast(const OnednnPrimitiveDesc& desc);
+// `part` of the library for Kernel::library; it ends in " bfloat16" for operands like `desc`.
+std::string onednn_part(std::string part, const_dnnl_memory_desc_t desc);
 OnednnAttr onednn_user_scratchpad();
 
 // The layout in oneDNN's letters, "ABcd16b16a": part of the numerics key.
