@@ -1,5 +1,6 @@
-// Gradients of batch_norm, float32 and bfloat16, compiled once for each SIMD target: one pass over x and dy for
-// the sums, a second for dx. Sums run in float32 over a chunk, chunks are added in a fixed order.
+// Gradients of batch_norm, float32 and bfloat16, compiled once for each SIMD target: one pass over
+// x and dy for the sums, a second for dx. Sums run in float32 over a chunk, chunks are added in a
+// fixed order.
 #include "op/batch_norm_gradient.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -161,17 +162,17 @@ struct Gradient {
     if (sign == SignOf::x) repeat(f, input(5), row(2));
     auto image = [&](int i) { return static_cast<const T*>(in[i]); };
     GradientRows<T> all{.mean = row(0),
-                     .factor = row(1),
-                     .beta = row(2),
-                     .flat = row(3),
-                     .slope = row(4),
-                     .x = image(0),
-                     .dy = image(4),
-                     .y = sign == SignOf::y ? image(5) : nullptr,
-                     .masked = sign == SignOf::y ? static_cast<T*>(out[3]) : nullptr,
-                     .dx = static_cast<T*>(out[0]),
-                     .period = f.period,
-                     .most = most};
+                        .factor = row(1),
+                        .beta = row(2),
+                        .flat = row(3),
+                        .slope = row(4),
+                        .x = image(0),
+                        .dy = image(4),
+                        .y = sign == SignOf::y ? image(5) : nullptr,
+                        .masked = sign == SignOf::y ? static_cast<T*>(out[3]) : nullptr,
+                        .dx = static_cast<T*>(out[0]),
+                        .period = f.period,
+                        .most = most};
     float* sums = row(kParameterRows);
     sum(all, sums);
     finish_sums(variance, sums, static_cast<float*>(out[1]), static_cast<float*>(out[2]), row(3),

@@ -1,6 +1,6 @@
-// batch_norm, float32 and bfloat16, compiled once for each SIMD target. One pass over memory finds the moments:
-// of each chunk first the mean, then, while it is in cache, the squares around it; chunks are
-// joined by Chan's formula in a fixed order. A second pass normalises.
+// batch_norm, float32 and bfloat16, compiled once for each SIMD target. One pass over memory finds
+// the moments: of each chunk first the mean, then, while it is in cache, the squares around it;
+// chunks are joined by Chan's formula in a fixed order. A second pass normalises.
 #include "op/batch_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -48,8 +48,8 @@ HWY_INLINE void join(const Join& weights, FloatVector mean, FloatVector squares,
 // Mean and sum of squares around it of columns [0, period) of x (rows, period), joined to those of
 // the task. The mean is off by its rounding; the sum of what is left over corrects both.
 template <class T>
-HWY_INLINE void chunk_moments(const T* x, Dim rows, Dim period, const Join& weights, float* all_mean,
-                   float* all_squares) {
+HWY_INLINE void chunk_moments(const T* x, Dim rows, Dim period, const Join& weights,
+                              float* all_mean, float* all_squares) {
   const Floats d;
   const auto share = hn::Set(d, 1.0f / static_cast<float>(rows));
   along_columns(period, [&]<int vectors>(Dim c, Dim n) HWY_ATTR {
@@ -183,7 +183,8 @@ void join_columns(const ChannelForm& f, const T* x, const float* moments, float*
     }
     for (Dim k = 0; k < left; ++k) {
       const double count = static_cast<double>(f.rows * f.fold + k);
-      const double apart = static_cast<double>(static_cast<float>(tail[k * f.channels + c])) - average;
+      const double apart =
+          static_cast<double>(static_cast<float>(tail[k * f.channels + c])) - average;
       average += apart / (count + 1);
       squares += apart * apart * count / (count + 1);
     }
@@ -218,14 +219,14 @@ Bytes normalise_bytes(const ChannelForm& f) { return 3 * f.row_bytes(); }
 
 // `added` may be null.
 template <class T>
-void normalise(const ChannelForm& f, const T* x, const Parameters& parameters, const T* added,
-               T* y, float* workspace) {
+void normalise(const ChannelForm& f, const T* x, const Parameters& parameters, const T* added, T* y,
+               float* workspace) {
   NormaliseRows<T> all{.mean = workspace,
-                    .factor = workspace + f.period,
-                    .beta = workspace + 2 * f.period,
-                    .period = f.period,
-                    .relu = parameters.relu,
-                    .most = parameters.most};
+                       .factor = workspace + f.period,
+                       .beta = workspace + 2 * f.period,
+                       .period = f.period,
+                       .relu = parameters.relu,
+                       .most = parameters.most};
   repeat(f, parameters.mean, workspace);
   find_factors(f, parameters.variance, parameters.gamma, parameters.epsilon, workspace + f.period);
   repeat(f, parameters.beta, workspace + 2 * f.period);

@@ -273,8 +273,8 @@ struct Tiles {
         if constexpr (std::is_same_v<T, float>) {
           if (narrow && step.y.kind == Place::result)
             convert_range(at(step.y), static_cast<Bfloat16*>(out) + from, count);
-          else if (narrow && !(step.load && dtypes[static_cast<size_t>(step.operand)] ==
-                                                Dtype::bfloat16))
+          else if (narrow &&
+                   !(step.load && dtypes[static_cast<size_t>(step.operand)] == Dtype::bfloat16))
             round_range(at(step.y), count);
         }
       }
@@ -328,12 +328,12 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
   const int threads = call.backend.threads();
   const Bytes stack = threads * (tiles.plan.registers + tiles.narrow) * kTileBytes;
   const Dim work = static_cast<Dim>(static_cast<double>(total) * std::max(1.0, flops / 4));
-  auto kernel = make_kernel([tiles = std::move(tiles), threads, work](void* const* in,
-                                                                      void* const* out, void*) {
-    parallel_ranges(
-        threads, tiles.total, work,
-        [&](Dim begin, Dim end) { tiles.run(in, out[0], begin, end); }, 64);
-  });
+  auto kernel = make_kernel(
+      [tiles = std::move(tiles), threads, work](void* const* in, void* const* out, void*) {
+        parallel_ranges(
+            threads, tiles.total, work,
+            [&](Dim begin, Dim end) { tiles.run(in, out[0], begin, end); }, 64);
+      });
   kernel->footprint += held;
   kernel->transient = stack;
   return kernel;
