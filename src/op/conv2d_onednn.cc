@@ -3,6 +3,7 @@
 // workspace before each run, and weight gradients are unpacked after it. Both cost microseconds.
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
@@ -136,9 +137,19 @@ bool supported(const PrepareCall& call, const Conv2dForm& f) {
   return onednn_multiplies(call.in[0].dtype) && f.batch > 0;
 }
 
-// With 16-bit operands the library has fast code for part of what it has in float32.
-bool worth_it(const PrepareCall& call, const OnednnPrimitiveDesc& desc) {
-  return call.in[0].dtype == Dtype::float32 || onednn_is_fast(desc);
+// With 16-bit operands the library has fast code for part of what it has in float32. What it
+// prefers for strided gradients of depthwise convolutions takes a thousand times as long as what is
+// next.
+bool worth_it(const PrepareCall& call, const Conv2dForm& f, const OnednnPrimitiveDesc& desc) {
+  if (call.in[0].dtype == Dtype::float32) return true;
+  auto slow = [&] {
+    const char* name = "";
+    dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name);
+    return f.groups > 1 && std::string_view(name).starts_with("brgconv_strided");
+  };
+  while (slow())
+    if (dnnl_primitive_desc_next_impl(desc.get()) != dnnl_success) return false;
+  return onednn_is_fast(desc);
 }
 
 // The backward descriptors ask for a forward one as a hint. False when the library has none.
@@ -159,7 +170,7 @@ std::unique_ptr<Kernel> conv2d_onednn(const PrepareCall& call) {
   const Descs d = describe(f, call.in[0].dtype, call.in[1].dtype);
   OnednnAttr attr = onednn_user_scratchpad();
   OnednnPrimitiveDesc desc;
-  if (!describe_forward(backend, d, attr, desc) || !worth_it(call, desc)) return nullptr;
+  if (!describe_forward(backend, d, attr, desc) || !worth_it(call, f, desc)) return nullptr;
   std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
                               {DNNL_ARG_DST, dnnl_query_dst_md, 0, -1, 0}};
   if (f.bias) others.push_back({DNNL_ARG_BIAS, dnnl_query_weights_md, 1, 2, -1});
@@ -182,7 +193,7 @@ std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {
           desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
           d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),
           attr.get()) != dnnl_success ||
-      !worth_it(call, desc))
+      !worth_it(call, f, desc))
     return nullptr;
   return std::make_unique<Conv2dOnednn>(
       backend, "backward data", std::move(desc), d,
@@ -205,7 +216,7 @@ std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
           desc.out(), backend.engine(), dnnl_convolution_direct, d.x.get(), d.packed.get(),
           d.bias.get(), d.y.get(), d.strides, d.dilations, d.before, d.after, hint.get(),
           attr.get()) != dnnl_success ||
-      !worth_it(call, desc))
+      !worth_it(call, f, desc))
     return nullptr;
   std::vector<Binding> others{{DNNL_ARG_SRC, dnnl_query_src_md, 0, 0, -1},
                               {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0, 1, -1}};

@@ -298,6 +298,7 @@ class WinogradConv final : public Kernel {
     workspace_bytes =
         kPlanes * (weights_ + threads * (before_ + after_)) * static_cast<Bytes>(sizeof(float));
     key = key_of();
+    library = "winograd";
     footprint = sizeof *this;
   }
 
@@ -355,6 +356,7 @@ class WinogradWeightGradient final : public Kernel {
     dy_ = plane_stride(chunk_, f_.width);
     workspace_bytes = kPlanes * (sums_ + x_ + dy_) * static_cast<Bytes>(sizeof(float));
     key = key_of();
+    library = "winograd";
     footprint = sizeof *this;
   }
 

@@ -104,7 +104,7 @@ void set_weights_like_keras(Model& model) {
 using Build = Symbolic (*)(const Symbolic& image, int64_t classes);
 
 void expect_agreement(const std::string& name, Build build, double tolerance,
-                      Dtype dtype = Dtype::float32) {
+                      Policy dtype = Dtype::float32) {
   const Json answers = parse_json(golden("keras_models.json"), "keras_models.json");
   const auto& cases = answers.at("cases", "answers").as_array("cases");
   const auto found = std::find_if(cases.begin(), cases.end(), [&](const Json& one) {
@@ -127,7 +127,7 @@ void expect_agreement(const std::string& name, Build build, double tolerance,
   set_weights_like_keras(model);
   std::vector<Dim> labels = output.shape().with_front(batch).dims();
   labels.pop_back();
-  const Tensor x = hashed_reals(kInputSalt, {dtype, Shape(dims).with_front(batch)}, 0);
+  const Tensor x = hashed_reals(kInputSalt, {dtype.variable, Shape(dims).with_front(batch)}, 0);
   const Tensor y = hashed_integers(kLabelSalt, Shape(labels), static_cast<uint32_t>(classes));
   const History history = model.fit(
       x, y, {.batch_size = batch, .epochs = 10, .shuffle = false, .verbose = 0, .threads = 2});
@@ -154,6 +154,15 @@ TEST(KerasModels, LossesOfUnet) {
   expect_agreement(
       "unet", [](const Symbolic& image, int64_t classes) { return unet(kUnet, image, classes); },
       1e-4);
+}
+
+TEST(KerasModels, LossesOfResnet18InMixedBfloat16) {
+  expect_agreement("resnet18", resnet18, 2e-2, kMixedBfloat16);
+}
+TEST(KerasModels, LossesOfUnetInMixedBfloat16) {
+  expect_agreement(
+      "unet", [](const Symbolic& image, int64_t classes) { return unet(kUnet, image, classes); },
+      2e-2, kMixedBfloat16);
 }
 
 TEST(Unet, RefusesImagesThatItCannotHalveFourTimes) {
