@@ -16,28 +16,6 @@
 namespace pl::test {
 namespace {
 
-// Twice the height and width: a convolution's input gradient, run forwards.
-class Up final : public Layer {
- public:
-  Up(int64_t filters, std::string path) : filters_(filters) { name = std::move(path); }
-  const char* kind() const override { return "Up"; }
-  Shape build(const std::vector<Shape>& in) override {
-    if (weights_.empty()) add_weight("kernel", Shape{2, 2, filters_, in[0][2]}, "glorot_uniform");
-    return Shape{2 * in[0][0], 2 * in[0][1], filters_};
-  }
-  Tensor call(const LayerCall& call) const override {
-    const Shape& x = call.in[0].shape();
-    return conv2d_input_gradient(call.weights[0], call.in[0],
-                                 Shape{x[0], 2 * x[1], 2 * x[2], filters_}, {.strides = {2, 2}});
-  }
-
- private:
-  int64_t filters_;
-};
-
-LayerRef up(int64_t filters, std::string name) {
-  return LayerRef(std::make_shared<Up>(filters, std::move(name)));
-}
 LayerRef conv(int64_t filters, Pair size, const char* padding = "same", Pair strides = 1) {
   return Conv2D(filters, size, {.strides = strides, .padding = padding, .activation = "relu"});
 }
@@ -62,6 +40,14 @@ Network network_of(const std::string& name, int64_t height) {
   if (name == "norm")
     return chain(image,
                  {conv(4, 3), LayerNormalization(), Dense(5, {.activation = "gelu"}), head()});
+  if (name == "resized")
+    return chain(image, {ZeroPadding2D(2), conv(4, 3, "valid"), AveragePooling2D(2), conv(3, 3),
+                         UpSampling2D(2), UpSampling2D(Pair(2, 1), {.interpolation = "bilinear"}),
+                         conv(3, 3), head()});
+  if (name == "transposed")
+    return chain(image, {conv(3, 3, "same", 2), Conv2DTranspose(3, 3, {.strides = 2}),
+                         ReLU({.max_value = 0.1}),
+                         Conv2DTranspose(2, 4, {.strides = 3, .padding = "same"}), head()});
   const Symbolic x = Input(image);
   if (name == "skip") {
     const Symbolic a = conv(4, 3)(x), b = conv(4, 3)(a);
@@ -71,8 +57,8 @@ Network network_of(const std::string& name, int64_t height) {
   // unet: two levels down and up again.
   const Symbolic a = conv(4, 3)(conv(3, 3)(x)), b = conv(5, 3)(MaxPooling2D(2)(a));
   const Symbolic c = conv(6, 3)(MaxPooling2D(2)(b));
-  const Symbolic d = conv(4, 3)(Concatenate()({b, up(5, "up_1")(c)}));
-  const Symbolic e = conv(3, 3)(Concatenate()({a, up(4, "up_0")(d)}));
+  const Symbolic d = conv(4, 3)(Concatenate()({b, Conv2DTranspose(5, 2, {.strides = 2})(c)}));
+  const Symbolic e = conv(3, 3)(Concatenate()({a, Conv2DTranspose(4, 2, {.strides = 2})(d)}));
   return Network({x}, {head()(e)});
 }
 
@@ -145,7 +131,8 @@ const Case kCases[] = {
     {"strided", 33, {2, 3, 5}},     {"strided", 48, {2, 3, 5}}, {"stride_three", 97, {2, 3, 5}},
     {"dilated", 26, {2, 3, 5}},     {"pooled", 37, {2, 3, 5}},  {"pooled", 36, {3}},
     {"pooled_same", 37, {2, 3, 5}}, {"dropout", 23, {2, 3}},    {"norm", 14, {2, 3, 5}},
-    {"skip", 30, {2, 3, 5}},        {"unet", 128, {2, 3, 5}},
+    {"skip", 30, {2, 3, 5}},        {"unet", 128, {2, 3, 5}},   {"resized", 47, {2, 3}},
+    {"transposed", 44, {2, 3, 5}},
 };
 INSTANTIATE_TEST_SUITE_P(Networks, BandTraining, ::testing::ValuesIn(kCases), [](const auto& info) {
   return std::string(info.param.name) + "_" + std::to_string(info.param.height);

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "op/broadcast_to.h"
+#include "op/conv2d_depthwise.h"
+#include "op/conv2d_taps.h"
+#include "op/conv2d_winograd.h"
 #include "op/infer.h"
 #include "op/reduce.h"
 #include "op/relu.h"
@@ -158,15 +161,22 @@ Cost weight_gradient_cost(const Metas& in, const Metas& out, const Attrs& attrs)
 
 constexpr Variant kVariants[] = {
     {"simd", DeviceKind::cpu, cpu::conv2d_simd},
+    {"winograd", DeviceKind::cpu, cpu::conv2d_winograd},
+    {"taps", DeviceKind::cpu, cpu::conv2d_taps},
     {"onednn", DeviceKind::cpu, cpu::conv2d_onednn},
     {"reference", DeviceKind::cpu, cpu::conv2d_reference},
 };
 constexpr Variant kInputGradientVariants[] = {
+    {"winograd", DeviceKind::cpu, cpu::conv2d_input_gradient_winograd},
+    {"taps", DeviceKind::cpu, cpu::conv2d_input_gradient_taps},
     {"onednn", DeviceKind::cpu, cpu::conv2d_input_gradient_onednn},
     {"reference", DeviceKind::cpu, cpu::conv2d_input_gradient_reference},
 };
 constexpr Variant kWeightGradientVariants[] = {
     {"simd", DeviceKind::cpu, cpu::conv2d_weight_gradient_simd},
+    {"depthwise", DeviceKind::cpu, cpu::conv2d_weight_gradient_depthwise},
+    {"winograd", DeviceKind::cpu, cpu::conv2d_weight_gradient_winograd},
+    {"taps", DeviceKind::cpu, cpu::conv2d_weight_gradient_taps},
     {"onednn", DeviceKind::cpu, cpu::conv2d_weight_gradient_onednn},
     {"reference", DeviceKind::cpu, cpu::conv2d_weight_gradient_reference},
 };

@@ -10,7 +10,8 @@ namespace {
 constexpr const char* kName = "fused_pointwise";
 
 // Inputs: the program's operands. Attributes: program, dtype; aligned, a bit per operand whose
-// dimension 0 is the result's; single, set when that dimension is 1.
+// dimension 0 is the result's; single, set when that dimension is 1; height and starts as for
+// dropout, where it is in the program.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands(kName, 1, static_cast<size_t>(kMostTileOperands), in, attrs);
   const Dtype dtype = dtype_attr(kName, attrs);

@@ -15,6 +15,7 @@
 #include "op/infer.h"
 #include "op/kernel.h"
 #include "op/pointwise_math.h"
+#include "op/step_params.h"
 #include "op/widen.h"
 
 namespace pl::cpu {
@@ -252,6 +253,9 @@ struct Tiles {
   Dim total, per_row;  // elements; of one row
   TileFunction<T> function;
   bool narrow;  // the result is bfloat16: made in a tile behind the registers
+  // Of a band of image rows: elements in a row, rows in the whole image, first row of each band.
+  Dim image_row = 0, height = 0;
+  std::vector<int64_t> starts = {};
 
   void run(void* const* in, void* out, Dim begin, Dim end) const {
     alignas(64) unsigned char memory[(kMostTileRegisters + 1) * kTileBytes];
@@ -294,6 +298,11 @@ struct Tiles {
     const DropoutForm form{total, step.made.rows ? per_row : 0, step.made.x,
                            static_cast<uint64_t>(step.made.stream)};
     DropoutMask mask = dropout_mask(form, params);
+    if (!starts.empty()) {
+      StepParams band;
+      std::memcpy(&band, params, sizeof band);
+      mask.base = (band.row_offset * height + starts[static_cast<size_t>(band.band)]) * image_row;
+    }
     mask.base += from;
     dropout_tile(x, y, count, mask, form.factor());
   }
@@ -312,6 +321,11 @@ std::unique_ptr<Kernel> tile_kernel(const PrepareCall& call, TileFunction<T> fun
                  .per_row = shape.rank() > 0 && total > 0 ? total / shape[0] : 0,
                  .function = function,
                  .narrow = call.out[0].dtype == Dtype::bfloat16};
+  if (call.attrs.has("starts") && total > 0) {
+    tiles.image_row = total / (shape[0] * shape[1]);
+    tiles.height = call.attrs.integer("height");
+    tiles.starts = call.attrs.list("starts");
+  }
   double flops = 0;
   for (const TileInstruction& made : program.code) flops += flops_of(made.op);
   for (size_t i = 0; i < call.in.size(); ++i) {

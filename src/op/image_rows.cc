@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "op/avg_pool.h"
 #include "op/conv2d.h"
 #include "op/conv2d_pool.h"
 #include "op/fused_pointwise.h"
 #include "op/max_pool.h"
+#include "op/tile_program.h"
 
 namespace pl {
 namespace {
@@ -55,6 +57,66 @@ ImageRule binary(const Call& call) {
   ImageRule rule = maps(each, together);
   if (call.images && !rows_aligned(call)) rule.kind = ImageRule::mixes;
   return rule;
+}
+
+// Whether the program's result is linear in the operands `terms` together, the others fixed.
+bool linear_program(const TileProgram& program, RowMask terms) {
+  enum Kind : uint8_t { fixed, linear, other };
+  std::vector<Kind> kinds;
+  for (int i = 0; i < program.operands; ++i) kinds.push_back(terms >> i & 1 ? linear : fixed);
+  for (const TileInstruction& made : program.code) {
+    const Kind a = kinds[static_cast<size_t>(made.a)];
+    const Kind b = made.b < 0 ? fixed : kinds[static_cast<size_t>(made.b)];
+    Kind result = other;
+    switch (made.op) {
+      case TileOp::add:
+      case TileOp::subtract:
+        if (a == linear && b == linear) result = linear;
+        break;
+      case TileOp::multiply:
+        if ((a == linear && b == fixed) || (a == fixed && b == linear)) result = linear;
+        break;
+      case TileOp::divide:
+      case TileOp::dropout:
+        if (a == linear && b == fixed) result = linear;
+        break;
+      case TileOp::relu_gradient:
+      case TileOp::leaky_relu_gradient:
+      case TileOp::gelu_gradient:
+        if (a == fixed && b == linear) result = linear;
+        break;
+      case TileOp::negative:
+      case TileOp::cast:
+        result = a;
+        break;
+      case TileOp::scale:
+        if (made.y == 0) result = a;
+        break;
+      default:
+        break;
+    }
+    if (a == fixed && b == fixed) result = fixed;
+    kinds.push_back(result);
+  }
+  return kinds.back() == linear;
+}
+
+// Dropout in a chain counts elements in the whole image: band_split.cc says where they are.
+ImageRule fused(const Call& call) {
+  const auto program =
+      parse_tile_program(call.attrs.text("program"), static_cast<int>(call.in.size()));
+  ImageRule rule = maps();
+  if (!program || (call.images && !rows_aligned(call))) return {};
+  for (size_t i = 0; i < call.in.size(); ++i)
+    if (linear_program(*program, RowMask{1} << i)) rule.linear |= RowMask{1} << i;
+  if (call.terms && linear_program(*program, call.terms)) rule.together = call.terms;
+  return rule;
+}
+
+// With statistics that are given: those of the batch itself would mix all rows.
+template <RowMask images>
+ImageRule normalised(const Call& call) {
+  return call.images == images ? maps() : ImageRule{};
 }
 
 // Along the last axis, which must not be the rows.
@@ -153,6 +215,53 @@ ImageRule conv2d_pool_weight_gradient_rule(const Call& call) {
   return {ImageRule::sums, both(conv2d_pool_weight_gradient_form(call.in, call.attrs)), 4};
 }
 
+ImageRule avg_pool_rule(const Call& call) {
+  if (call.images != 1) return {};
+  return {ImageRule::gathers, avg_pool_form(call.in, call.attrs).window.h, 1};
+}
+ImageRule avg_pool_gradient_rule(const Call& call) {
+  if (call.images != 1) return {};
+  return {ImageRule::scatters, avg_pool_gradient_form(call.in, call.attrs).window.h, 1};
+}
+
+// One row each, moved on; of a crop, back.
+template <int direction>
+ImageRule padded(const Call& call) {
+  if (call.images != 1) return {};
+  const auto& pads = call.attrs.list("pads");
+  const Dim rows = call.in[0].shape[1], top = direction * pads[0], bottom = direction * pads[1];
+  const WindowAxis window{.in = rows,
+                          .out = rows + top + bottom,
+                          .kernel = 1,
+                          .stride = 1,
+                          .dilation = 1,
+                          .before = top,
+                          .after = bottom};
+  return {ImageRule::gathers, window, 1};
+}
+
+// A row becomes `size` rows; between the centres of pixels it reaches half as far again.
+WindowAxis enlarged(const Call& call, Dim rows) {
+  const Dim size = call.attrs.list("size")[0];
+  const bool nearest = call.attrs.text("interpolation", "nearest") == "nearest";
+  const Dim beyond = nearest ? 0 : (size + 1) / 2;
+  return {.in = rows * size,
+          .out = rows,
+          .kernel = size + 2 * beyond,
+          .stride = size,
+          .dilation = 1,
+          .before = beyond,
+          .after = beyond};
+}
+ImageRule upsample_rule(const Call& call) {
+  if (call.images != 1) return {};
+  return {ImageRule::scatters, enlarged(call, call.in[0].shape[1]), 1};
+}
+ImageRule upsample_gradient_rule(const Call& call) {
+  if (call.images != 1) return {};
+  return {ImageRule::gathers, enlarged(call, call.in[0].shape[1] / call.attrs.list("size")[0]), 1};
+}
+
 ImageRule matmul_rule(const Call& call) {
   const bool ta = call.attrs.integer("transpose_a", 0), tb = call.attrs.integer("transpose_b", 0);
   const bool plain = call.in.size() == 2 && call.attrs.text("activation", "none") == "none";
@@ -181,6 +290,7 @@ constexpr Entry kRules[] = {
     {"equal_mask", binary<0, false>},
     {"greater_mask", binary<0, false>},
     {"greater_equal_mask", binary<0, false>},
+    {"fused_pointwise", fused},
     {"negative", linear},
     {"exp", pointwise},
     {"log", pointwise},
@@ -197,6 +307,8 @@ constexpr Entry kRules[] = {
     {"relu_gradient", of_second},
     {"relu_bits", pointwise},
     {"relu_bits_gradient", of_second},
+    {"clipped_relu", pointwise},
+    {"clipped_relu_gradient", of_second},
     {"leaky_relu", pointwise},
     {"leaky_relu_gradient", of_second},
     {"gelu", pointwise},
@@ -209,6 +321,8 @@ constexpr Entry kRules[] = {
     {"layer_norm", last_axis},
     {"layer_norm_gradient", of_fifth},
     {"layer_norm_parameter_gradient", sums_of_fourth},
+    {"batch_norm_apply", normalised<0b1>},
+    {"batch_norm_add", normalised<0b100001>},
     {"sparse_softmax_cross_entropy", last_axis},
     {"sparse_softmax_cross_entropy_gradient", of_third},
     {"softmax_cross_entropy", last_axis},
@@ -229,6 +343,12 @@ constexpr Entry kRules[] = {
     {"max_pool_gradient", max_pool_gradient_rule},
     {"conv2d_pool", conv2d_pool_rule},
     {"conv2d_pool_weight_gradient", conv2d_pool_weight_gradient_rule},
+    {"avg_pool", avg_pool_rule},
+    {"avg_pool_gradient", avg_pool_gradient_rule},
+    {"pad", padded<1>},
+    {"crop", padded<-1>},
+    {"upsample", upsample_rule},
+    {"upsample_gradient", upsample_gradient_rule},
     {"matmul", matmul_rule},
     {"fused_pointwise", fused_rule},
 };

@@ -17,6 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr Dim kMostHolders = 255;  // windows that hold one pixel: no more than a window's elements
+
 // The part of one window that is not padding.
 struct Patch {
   Dim rows, cols;  // its size
@@ -90,9 +92,8 @@ void pool_lines(const MaxPoolForm& f, const float* x, float* y, uint8_t* index, 
   }
 }
 
-// dx[c] = (adding: dx[c] +) dy[c] where index[c] is `position`, else 0.
-template <bool adding>
-void put(const uint8_t* index, const float* dy, Dim position, Dim channels, float* dx) {
+// dx[c] = dy[c] where index[c] is `position`, else 0.
+void pool_put(const uint8_t* index, const float* dy, Dim position, Dim channels, float* dx) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<uint8_t, decltype(d)> du8;
@@ -101,14 +102,9 @@ void put(const uint8_t* index, const float* dy, Dim position, Dim channels, floa
   Dim c = 0;
   for (; c + lanes <= channels; c += lanes) {
     const auto here = hn::Eq(hn::PromoteTo(di, hn::LoadU(du8, index + c)), positions);
-    auto value = hn::IfThenElseZero(hn::RebindMask(d, here), hn::LoadU(d, dy + c));
-    if (adding) value = hn::Add(hn::LoadU(d, dx + c), value);
-    hn::StoreU(value, d, dx + c);
+    hn::StoreU(hn::IfThenElseZero(hn::RebindMask(d, here), hn::LoadU(d, dy + c)), d, dx + c);
   }
-  for (; c < channels; ++c) {
-    const float value = index[c] == position ? dy[c] : 0.0f;
-    dx[c] = adding ? dx[c] + value : value;
-  }
+  for (; c < channels; ++c) dx[c] = index[c] == position ? dy[c] : 0.0f;
 }
 
 // Windows that share nothing: every element of dx is written once, by the line whose stride it is
@@ -134,30 +130,75 @@ void disjoint_gradient_lines(const MaxPoolForm& f, const uint8_t* index, const f
           if (iw < left || iw >= left + w.kernel)
             std::memset(row + iw * f.channels, 0, pixel);
           else
-            put<false>(index + from, dy + from, (ih - top) * w.kernel + iw - left, f.channels,
-                       row + iw * f.channels);
+            pool_put(index + from, dy + from, (ih - top) * w.kernel + iw - left, f.channels,
+                     row + iw * f.channels);
         }
       }
     }
   }
 }
 
-// Any windows: whole images, summed in the order of the output's positions.
-void gradient_images(const MaxPoolForm& f, const uint8_t* index, const float* dy, float* dx,
-                     Dim begin, Dim end) {
+// The windows that hold one input position along an axis: output positions [first, last).
+struct PoolAbove {
+  Dim first, last;
+};
+PoolAbove pool_above(const WindowAxis& a, Dim i) {
+  const Dim past = i + a.before - a.kernel;  // the last start that does not reach i
+  return {past < 0 ? 0 : past / a.stride + 1, std::min(a.out, (i + a.before) / a.stride + 1)};
+}
+
+// One window that holds a pixel: its first channel in index and dy, and the pixel's place in it.
+struct PoolHolder {
+  Dim from, position;
+};
+
+// dx[c] = the sum, over the windows in order, of dy[c] where index[c] is the pixel's place.
+void pool_gather(const PoolHolder* holders, Dim count, const uint8_t* index, const float* dy,
+                 Dim channels, float* dx) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<uint8_t, decltype(d)> du8;
+  const Dim lanes = static_cast<Dim>(hn::Lanes(d));
+  Dim c = 0;
+  for (; c + lanes <= channels; c += lanes) {
+    auto sum = hn::Zero(d);
+    for (Dim i = 0; i < count; ++i) {
+      const Dim at = holders[i].from + c;
+      const auto position = hn::Set(di, static_cast<int32_t>(holders[i].position));
+      const auto here = hn::Eq(hn::PromoteTo(di, hn::LoadU(du8, index + at)), position);
+      sum = hn::Add(sum, hn::IfThenElseZero(hn::RebindMask(d, here), hn::LoadU(d, dy + at)));
+    }
+    hn::StoreU(sum, d, dx + c);
+  }
+  for (; c < channels; ++c) {
+    dx[c] = 0;
+    for (Dim i = 0; i < count; ++i) {
+      const Dim at = holders[i].from + c;
+      dx[c] += index[at] == holders[i].position ? dy[at] : 0.0f;
+    }
+  }
+}
+
+// Any windows, lines [begin, end) of dx: each element is summed in the order of the output's
+// positions.
+void pool_gradient_lines(const MaxPoolForm& f, const uint8_t* index, const float* dy, float* dx,
+                         Dim begin, Dim end) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
-  const Dim image = h.in * w.in * f.channels;
-  std::fill(dx + begin * image, dx + end * image, 0.0f);
-  for (Dim b = begin; b < end; ++b)
-    for (Dim oh = 0; oh < h.out; ++oh)
-      for (Dim ow = 0; ow < w.out; ++ow) {
-        const Dim from = ((b * h.out + oh) * w.out + ow) * f.channels;
-        const Dim top = oh * h.stride - h.before, left = ow * w.stride - w.before;
-        for (Dim kh = std::max<Dim>(0, -top); kh < std::min(h.kernel, h.in - top); ++kh)
-          for (Dim kw = std::max<Dim>(0, -left); kw < std::min(w.kernel, w.in - left); ++kw)
-            put<true>(index + from, dy + from, kh * w.kernel + kw, f.channels,
-                      dx + ((b * h.in + top + kh) * w.in + left + kw) * f.channels);
-      }
+  PoolHolder holders[kMostHolders];
+  for (Dim line = begin; line < end; ++line) {
+    const Dim b = line / h.in, ih = line % h.in;
+    const PoolAbove rows = pool_above(h, ih);
+    for (Dim iw = 0; iw < w.in; ++iw) {
+      const PoolAbove cols = pool_above(w, iw);
+      Dim count = 0;
+      for (Dim oh = rows.first; oh < rows.last; ++oh)
+        for (Dim ow = cols.first; ow < cols.last; ++ow) {
+          const Dim row = ih - (oh * h.stride - h.before), col = iw - (ow * w.stride - w.before);
+          holders[count++] = {((b * h.out + oh) * w.out + ow) * f.channels, row * w.kernel + col};
+        }
+      pool_gather(holders, count, index, dy, f.channels, dx + (line * w.in + iw) * f.channels);
+    }
+  }
 }
 
 }  // namespace pl::cpu::HWY_NAMESPACE
@@ -168,7 +209,7 @@ namespace pl::cpu {
 
 HWY_EXPORT(pool_lines);
 HWY_EXPORT(disjoint_gradient_lines);
-HWY_EXPORT(gradient_images);
+HWY_EXPORT(pool_gradient_lines);
 
 std::unique_ptr<Kernel> max_pool_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
@@ -199,8 +240,8 @@ std::unique_ptr<Kernel> max_pool_gradient_simd(const PrepareCall& call) {
         HWY_DYNAMIC_DISPATCH(disjoint_gradient_lines)(f, index, dy, dx, begin, end);
       });
     else
-      parallel_ranges(threads, f.batch, work, [&](Dim begin, Dim end) {
-        HWY_DYNAMIC_DISPATCH(gradient_images)(f, index, dy, dx, begin, end);
+      parallel_ranges(threads, f.batch * f.window.h.in, work, [&](Dim begin, Dim end) {
+        HWY_DYNAMIC_DISPATCH(pool_gradient_lines)(f, index, dy, dx, begin, end);
       });
   });
 }

@@ -16,7 +16,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands(op, 3, 3, in, attrs);
   const Meta &whole = in[0], &band = in[1];
   bool fits = whole.dtype == band.dtype && whole.shape.rank() >= 2 &&
-              band.shape.rank() == whole.shape.rank() && band.shape[0] == 1;
+              band.shape.rank() == whole.shape.rank() && band.shape[0] == 1 && whole.shape[0] >= 1;
   for (int axis = 2; fits && axis < whole.shape.rank(); ++axis)
     fits = band.shape[axis] == whole.shape[axis];
   if (!fits) reject(op, "images (B, H, ...) and a band (1, h, ...) of one dtype", in, attrs);

@@ -78,8 +78,13 @@ class BandSplitter final : public Splitter {
       copy.attrs.set(name, std::move(shape));
     }
     const bool own = node.op == "own_rows";
-    if (has_rows(out) && (own || node.op == "dropout" || node.op == "dropout_gradient"))
-      set_rows(out, own, copy.attrs);
+    if (has_rows(out) && (own || draws_mask(node))) set_rows(out, own, copy.attrs);
+  }
+
+  static bool draws_mask(const Node& node) {
+    if (node.op == "fused_pointwise")
+      return node.attrs.text("program").find("dropout") != std::string::npos;
+    return node.op == "dropout" || node.op == "dropout_gradient";
   }
 
   // Where bands lie among an image's rows, and which of them are whose.

@@ -98,7 +98,7 @@ class Fuser {
       rebuild(result, dropped);
       const Profile after = profile_of(result);
       if (forbid_worse(after)) continue;
-      if (lower_bound(after.made.problem) <= lower_bound(before_.made.problem)) return result;
+      if (lower_bound(after.made.problem) <= least_before()) return result;
       if (limits_.most_large_operands <= 1) return graph_;
       --limits_.most_large_operands;
     }
@@ -116,6 +116,11 @@ class Fuser {
           any = limits_.stored.insert(id).second || any;
     }
     return any;
+  }
+
+  Bytes least_before() {
+    if (least_before_ < 0) least_before_ = lower_bound(before_.made.problem);
+    return least_before_;
   }
 
   const PointwiseGroup* group_at(NodeId sink) const {
@@ -177,6 +182,7 @@ class Fuser {
 
   const Graph& graph_;
   Profile before_;
+  Bytes least_before_ = -1;        // the bound below which no plan of the graph as it was can go
   std::vector<NodeId> last_read_;  // per root
   GroupLimits limits_;
   std::vector<PointwiseGroup> groups_;

@@ -171,8 +171,10 @@ class BandReplay {
 
   // Random masks count elements in the whole image.
   void check_mask(const Node& node) {
-    if (node.op != "dropout" && node.op != "dropout_gradient") return;
-    const State& x = state(node.in[0]);
+    const bool chain = node.op == "fused_pointwise" &&
+                       node.attrs.text("program").find("dropout") != std::string::npos;
+    if (!chain && node.op != "dropout" && node.op != "dropout_gradient") return;
+    const State& x = common(node);
     require(node.attrs.has("starts") && node.attrs.list("starts") == x.starts &&
                 node.attrs.integer("height") == x.starts.back() + x.rows,
             "a mask is that of other rows");

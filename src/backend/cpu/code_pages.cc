@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <link.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -39,6 +40,8 @@ int release_object(dl_phdr_info* object, size_t, void*) {
 }  // namespace
 
 void release_code_pages() { dl_iterate_phdr(release_object, nullptr); }
+
+void release_free_heap() { malloc_trim(0); }
 
 void trim_code_pages(Bytes most) {
   // Fields of statm, in pages: size, resident, shared (the resident pages of files), ...

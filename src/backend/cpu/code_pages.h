@@ -10,8 +10,11 @@ namespace pl {
 // beside it.
 void release_code_pages();
 
-// The same when more than `most` bytes of files are resident. Called between preparations, so that
-// their peak stays below that of training.
+// Gives back what is free of the heap: planning needs more of it than training.
+void release_free_heap();
+
+// The same as release_code_pages when more than `most` bytes of files are resident. Called between
+// preparations, so that their peak stays below that of training.
 void trim_code_pages(Bytes most);
 
 }  // namespace pl
