@@ -44,8 +44,6 @@ void release_code_pages() {
   malloc_trim(0);
 }
 
-void release_free_heap() { malloc_trim(0); }
-
 void trim_code_pages(Bytes most) {
   // Fields of statm, in pages: size, resident, shared (the resident pages of files), ...
   long long size = 0, resident = 0, shared = 0;

@@ -10,10 +10,7 @@ namespace pl {
 // (some 16 MiB of oneDNN's) and searches (some MiB for a thousand nodes) do not count beside it.
 void release_code_pages();
 
-// Gives back what is free of the heap: planning needs more of it than training.
-void release_free_heap();
-
-// The same as release_code_pages when more than `most` bytes of files are resident. Called between
+// The pages of code alone, when more than `most` bytes of files are resident. Called between
 // preparations, so that their peak stays below that of training.
 void trim_code_pages(Bytes most);
 
