@@ -11,7 +11,7 @@ namespace pl {
 struct FootprintFacts {
   int threads = 1;
   size_t library_ops = 0;     // parts of oneDNN that run: each brings pages of its code
-  size_t bfloat16_ops = 0;    // those of them that work on 16-bit operands
+  bool bfloat16 = false;      // some of them work on 16-bit operands
   Bytes kernel_bytes = 0;     // of all prepared kernels
   size_t nodes = 0;           // of all graphs
   size_t fused_nodes = 0;     // that were traced and are part of others now

@@ -143,7 +143,7 @@ class SessionPlanner {
     }
     facts.library_ops = library_parts.size();
     for (const std::string& part : library_parts)
-      if (part.ends_with(" bfloat16")) ++facts.bfloat16_ops;
+      if (part.ends_with(" bfloat16")) facts.bfloat16 = true;
     return fixed_bytes(facts);
   }
 
