@@ -61,18 +61,27 @@ Result summarize(std::string name, Times times, const Cost& cost) {
           cost.bytes / median / 1e6};
 }
 
-// The steps that are timed.
+// A step or a plan that is timed. Images of `side` x `side` instead of the model's own, unless 0.
 struct StepCase {
   const char* model;
-  int64_t batch;
+  int64_t batch, side = 0;
+
+  const BuiltinModel& builtin() const { return find_builtin(model); }
+  Shape input() const { return side > 0 ? Shape{side, side, 3} : builtin().input; }
+  std::string name() const {
+    return std::string(model) + (side > 0 ? "/" + std::to_string(side) : "") + "/b" +
+           std::to_string(batch);
+  }
 };
-constexpr StepCase kSteps[] = {{"mlp", 32},       {"mlp", 256},       {"mlp", 2048},
-                               {"mnist-cnn", 32}, {"mnist-cnn", 256}, {"mnist-cnn", 2048},
-                               {"small-cnn", 32}, {"small-cnn", 256}, {"small-cnn", 2048},
-                               {"gpt-tiny", 8}};
+constexpr StepCase kSteps[] = {{"mlp", 32},          {"mlp", 128},          {"mlp", 2048},
+                               {"mnist-cnn", 32},    {"mnist-cnn", 256},    {"mnist-cnn", 2048},
+                               {"small-cnn", 32},    {"small-cnn", 256},    {"small-cnn", 2048},
+                               {"resnet18", 32, 64}, {"resnet18", 128, 64}, {"gpt-tiny", 8}};
 
 // The plans that are timed, each with its whole frontier, kernels prepared and all.
-constexpr StepCase kPlans[] = {{"mnist-cnn", 256}, {"gpt-tiny", 32}, {"gpt2", 64}, {"gpt2-xl", 8}};
+constexpr StepCase kPlans[] = {{"mnist-cnn", 256}, {"resnet50", 32},  {"densenet121", 32},
+                               {"unet", 8},        {"vit-b16", 32},   {"gpt-tiny", 32},
+                               {"gpt2", 64},       {"gpt2-large", 8}, {"gpt2-xl", 8}};
 constexpr int kPlanRuns = 3;
 
 class Bench {
@@ -84,8 +93,8 @@ class Bench {
     for (const Op* op : catalogue())
       for (const Sample& sample : op->samples())
         if (sample.benchmark) bench_sample(*op, sample);
-    for (const auto& [model, batch] : kSteps) bench_step(find_builtin(model), batch);
-    for (const auto& [model, batch] : kPlans) bench_plan(find_builtin(model), batch);
+    for (const StepCase& step : kSteps) bench_step(step);
+    for (const StepCase& plan : kPlans) bench_plan(plan);
     return std::move(results_);
   }
 
@@ -133,26 +142,29 @@ class Bench {
     return compiled;
   }
 
-  void bench_plan(const BuiltinModel& model, int64_t batch) {
-    const std::string name = "plan/" + std::string(model.name) + "/b" + std::to_string(batch);
+  void bench_plan(const StepCase& plan) {
+    const std::string name = "plan/" + plan.name();
     if (!wanted(name)) return;
-    const Network network = model.build(model.input, model.classes);
+    const BuiltinModel& model = plan.builtin();
+    const Network network = model.build(plan.input(), model.classes);
     const Compiled compiled = compiled_for(model);
     const SampleSpec sample = wanted_sample(network, compiled);
-    auto times = interleaved({[&] {
-                               PlanOptions options{
-                                   .all = true, .memory = std::make_shared<PlanMemory>(backend_)};
-                               plan_session(network, compiled, backend_, {{StepKind::train, batch}},
-                                            sample, 0, nullptr, options);
-                             }},
-                             kPlanRuns);
+    auto times = interleaved(
+        {[&] {
+          PlanOptions options{.all = true, .memory = std::make_shared<PlanMemory>(backend_)};
+          plan_session(network, compiled, backend_, {{StepKind::train, plan.batch}}, sample, 0,
+                       nullptr, options);
+        }},
+        kPlanRuns);
     add(summarize(name, std::move(times[0]), {}));
   }
 
-  void bench_step(const BuiltinModel& model, int64_t batch) {
-    const std::string tail = std::string(model.name) + "/b" + std::to_string(batch);
+  void bench_step(const StepCase& step) {
+    const BuiltinModel& model = step.builtin();
+    const int64_t batch = step.batch;
+    const std::string tail = step.name();
     if (!wanted("step/" + tail) && !wanted("kernels/" + tail)) return;
-    const Network network = model.build(model.input, model.classes);
+    const Network network = model.build(step.input(), model.classes);
     const Compiled compiled = compiled_for(model);
     SampleSpec sample = wanted_sample(network, compiled);
     sample.resident = true;
