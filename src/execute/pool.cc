@@ -85,7 +85,7 @@ class PoolMaker {
   }
 
   static void lend(const std::vector<Candidate>& found, std::vector<Drops>& borrowed) {
-    constexpr size_t kLent = 12;
+    constexpr size_t kLent = 10;
     const size_t count = std::min(kLent, found.size());
     for (size_t i = 0; i < count; ++i)
       borrowed.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);

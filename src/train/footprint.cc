@@ -8,13 +8,13 @@ namespace {
 // Measured on x86-64 Linux with scripts/measure-footprint, which prints how far they are off
 // elsewhere. Of a file that was just written the system keeps larger pieces, and a program copied a
 // moment ago holds up to 0.4 MiB more than an old one: the figures are for that case.
-constexpr Bytes kBase = 7900 * kKiB;         // program, C++ runtime, and the team's first thread
+constexpr Bytes kBase = 7800 * kKiB;         // program, C++ runtime, and the team's first thread
 constexpr Bytes kLibrary = 900 * kKiB;       // oneDNN's own state and what all its ops run
 constexpr Bytes kPerThread = 11 * kKiB;      // touched stack and per-thread heap
 constexpr Bytes kPerLibraryOp = 700 * kKiB;  // code pages that running it touches
 constexpr Bytes kBfloat16 = 420 * kKiB;      // more of it for 16-bit operands
 constexpr Bytes kNarrow = 3700 * kKiB;       // more of oneDNN's code on CPUs without AVX-512
-constexpr Bytes kPerNode = 4600;             // graph, facts, plan, executor
+constexpr Bytes kPerNode = 3900;             // graph, facts, plan, executor
 constexpr Bytes kPerFusedNode = kKiB;        // what its tracing left of the heap in use
 // Before the arena is filled there is a peak of loading the program and one of preparing kernels,
 // which backend/cpu/code_pages.h bounds. A small arena fits below them.

@@ -27,7 +27,6 @@ void Session::start() {
     if (prepared.kernels.nodes.empty())
       prepared.kernels = plan_.memory->book.kernels(prepared.graph);
   release_code_pages();
-  release_free_heap();
   transient_ = Reservation(plan_.arena - plan_.layout.bytes);
   transient_.prefault();
   const ArenaView view{variables_->data(), transient_.data()};

@@ -39,9 +39,10 @@ int release_object(dl_phdr_info* object, size_t, void*) {
 
 }  // namespace
 
-void release_code_pages() { dl_iterate_phdr(release_object, nullptr); }
-
-void release_free_heap() { malloc_trim(0); }
+void release_code_pages() {
+  dl_iterate_phdr(release_object, nullptr);
+  malloc_trim(0);
+}
 
 void trim_code_pages(Bytes most) {
   // Fields of statm, in pages: size, resident, shared (the resident pages of files), ...
@@ -52,7 +53,7 @@ void trim_code_pages(Bytes most) {
   const bool ok = read(file, text, sizeof text - 1) > 0 &&
                   std::sscanf(text, "%lld %lld %lld", &size, &resident, &shared) == 3;
   close(file);
-  if (ok && shared * sysconf(_SC_PAGESIZE) > most) release_code_pages();
+  if (ok && shared * sysconf(_SC_PAGESIZE) > most) dl_iterate_phdr(release_object, nullptr);
 }
 
 }  // namespace pl

@@ -15,12 +15,13 @@ constexpr Engine kEngines[] = {
     {"shake", 1.0, shake},
 };
 
-constexpr size_t kFewEntries = 30, kManyEntries = 400;
+constexpr size_t kFewEntries = 26, kManyEntries = 400;
 
-// Steps to walk in all. About 0.1 s for 700 nodes, and with them: blocks that repeat move at once.
+// Steps to walk in all. About 0.1 s for 700 nodes, and little more for more: blocks that repeat
+// move at once.
 int64_t effort_for(int nodes, int effort) {
   const double n = nodes;
-  const double steps = std::min(40e3 * n, 7e6 * std::clamp(n / 700, 1.0, 20.0));
+  const double steps = std::min(40e3 * n, 7e6 * std::sqrt(std::clamp(n / 700, 1.0, 400.0)));
   return static_cast<int64_t>(steps * std::max(effort, 1));
 }
 
