@@ -1,5 +1,7 @@
 #include "cli/run_setup.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -107,6 +109,9 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                 .learning_rate = setup.compiled.optimizer->learning_rate};
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
+  // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
+  // the system at once, so that they do not pile up beside each other.
+  if (setup.backend->narrow_simd()) mallopt(M_MMAP_THRESHOLD, 256 * 1024);
   setup.costs = load_costs(*setup.backend, options.memory);
   BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})

@@ -41,7 +41,7 @@ TEST(Environment, OtherInstructionSetsStayBelowThePlan) {
     const Setting setting("ONEDNN_MAX_CPU_ISA", isa);
     for (const Words& words :
          {Words{"mlp"}, Words{"mlp", "--batch", "2048"}, Words{"mnist-cnn", "--batch", "256"},
-          Words{"small-cnn", "--batch", "8"}}) {
+          Words{"small-cnn", "--batch", "8"}, Words{"gpt-tiny", "--batch", "2"}}) {
       Words train{"train"};
       train.insert(train.end(), words.begin(), words.end());
       for (const char* word : {"--steps", "3", "--json"}) train.push_back(word);
