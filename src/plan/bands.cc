@@ -182,6 +182,8 @@ int64_t largest_shift(int64_t rows, int64_t count, const Halo& halo, int64_t ali
 
 std::optional<Bands> find_bands(const ImageStep& step, int64_t count) {
   check(count > 1, "two bands at least");
+  // Bands begin at different multiples of `align`: more than there are need no search.
+  if (count > step.rows / step.align) return std::nullopt;
   const Halo halo = halo_of(step);
   Bands bands;
   bands.shift = largest_shift(step.rows, count, halo, step.align);

@@ -69,6 +69,7 @@ TEST(Bands, AreAsManyAsServe) {
     last = shift;
   }
   EXPECT_FALSE(find_bands(step, 254).has_value());
+  EXPECT_FALSE(find_bands(step, int64_t{1} << 30).has_value());  // at once
   Net small(3);
   EXPECT_TRUE(band_choices(mark_images(small.sum(small.conv(small.conv(small.x))))).empty());
 }
