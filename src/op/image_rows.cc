@@ -273,8 +273,6 @@ ImageRule matmul_rule(const Call& call) {
   return rule;
 }
 
-ImageRule fused_rule(const Call& call);
-
 struct Entry {
   std::string_view op;
   ImageRule (*rule)(const Call&);
@@ -350,41 +348,7 @@ constexpr Entry kRules[] = {
     {"upsample", upsample_rule},
     {"upsample_gradient", upsample_gradient_rule},
     {"matmul", matmul_rule},
-    {"fused_pointwise", fused_rule},
 };
-
-// Whether the result of a chain is linear in `sources` together: of each value it is noted whether
-// it depends on them, and if so how.
-bool linear_chain(const TileProgram& program, RowMask sources) {
-  enum State : uint8_t { apart, linear, other };
-  std::vector<State> states;
-  for (int i = 0; i < program.operands; ++i) states.push_back((sources >> i) & 1 ? linear : apart);
-  for (const TileInstruction& code : program.code) {
-    const State a = states[static_cast<size_t>(code.a)];
-    const State b = code.b < 0 ? apart : states[static_cast<size_t>(code.b)];
-    const Attrs attrs = code.op == TileOp::scale ? Attrs{{"offset", code.y}} : Attrs{};
-    const ImageRule rule = image_rule(name_of(code.op), {}, attrs, 0);
-    const bool keeps = a == linear && b == linear ? rule.additive
-                       : a == linear              ? (rule.linear & 1) != 0 && b == apart
-                                                  : (rule.linear & 2) != 0 && a == apart;
-    states.push_back(a == apart && b == apart            ? apart
-                     : a != other && b != other && keeps ? linear
-                                                         : other);
-  }
-  return states.back() == linear;
-}
-
-ImageRule fused_rule(const Call& call) {
-  const int operands = static_cast<int>(call.in.size());
-  const auto program = parse_tile_program(call.attrs.text("program"), operands);
-  if (!program) return {};
-  ImageRule rule = maps();
-  for (int i = 0; i < operands; ++i)
-    if (linear_chain(*program, RowMask{1} << i)) rule.linear |= RowMask{1} << i;
-  if (call.terms && linear_chain(*program, call.terms)) rule.together = call.terms;
-  if (call.images && !rows_aligned(call)) rule.kind = ImageRule::mixes;
-  return rule;
-}
 
 }  // namespace
 

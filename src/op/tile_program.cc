@@ -127,7 +127,6 @@ bool well_typed(const TileProgram& program) {
 }  // namespace
 
 bool is_castable(Dtype dtype) { return dtype != Dtype::bfloat16 && dtype != Dtype::float16; }
-const char* name_of(TileOp op) { return kInfos[static_cast<size_t>(op)].name; }
 int operands_of(TileOp op) { return info(op).operands; }
 double flops_of(TileOp op) { return info(op).flops; }
 

@@ -64,7 +64,6 @@ inline constexpr int kMostTileInstructions = 128;
 inline constexpr int kMostTileRegisters = 16;
 
 bool is_castable(Dtype dtype);   // what the instruction `cast` reads
-const char* name_of(TileOp op);  // of the op whose work it is
 int operands_of(TileOp op);
 double flops_of(TileOp op);  // for each element
 

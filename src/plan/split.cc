@@ -20,7 +20,7 @@ class BatchSplitter final : public Splitter {
  private:
   [[noreturn]] void refuse(const Node& node, const std::string& why) const override {
     throw UserError("[split] " + (node.path.empty() ? node.op : node.path) + ": " + node.op + " " +
-                    why + ", so the batch cannot be split; use --split off");
+                    why + ", so the batch cannot be split");
   }
 
   // The node sums what the trips sum, so that it can work on the terms of one trip. Operands that
