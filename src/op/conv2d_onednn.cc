@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/parallel.h"
 #include "op/conv2d.h"
 #include "op/kernel.h"
 #include "op/relu.h"
@@ -206,7 +207,9 @@ std::unique_ptr<Kernel> conv2d_input_gradient_onednn(const PrepareCall& call) {
                            {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0, -1, 0}});
 }
 
-std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
+namespace {
+
+std::unique_ptr<Kernel> weight_gradient(const PrepareCall& call) {
   const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
   if (!supported(call, f)) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
@@ -228,6 +231,104 @@ std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
   return std::make_unique<Conv2dOnednn>(
       backend, "backward weights", std::move(desc), d,
       Binding{DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0, -1, 0}, others);
+}
+
+// The weight gradient of 16-bit images, each thread with a part of the batch and a primitive of its
+// own. The library's own threads meet at barriers where they spin: beside another busy process each
+// of them costs a time slice. Parts are added up in their order.
+class WeightGradientParts final : public Kernel {
+ public:
+  WeightGradientParts(const PrepareCall& call, std::vector<std::unique_ptr<Kernel>> parts)
+      : parts_(std::move(parts)), threads_(call.backend.threads()), batch_(call.in[0].shape[0]) {
+    for (size_t i = 0; i < 2; ++i) image_bytes_[i] = call.in[i].bytes() / batch_;
+    for (const Meta& meta : call.out) {
+      elements_.push_back(meta.elements());
+      sums_bytes_ += align_up(meta.bytes(), CpuBackend::kAlignment);
+    }
+    for (const auto& part : parts_) {
+      space_ = std::max(space_, align_up(part->workspace_bytes, CpuBackend::kAlignment));
+      footprint += footprint > 0 ? part->footprint / 2 : part->footprint;  // without a team: less
+      transient = std::max(transient, part->transient);
+    }
+    space_ += sums_bytes_;
+    workspace_bytes = space_ * static_cast<Bytes>(parts_.size());
+    footprint += static_cast<Bytes>(sizeof *this);
+    key = parts_[0]->key + ":parts";
+    library = parts_[0]->library;
+  }
+
+  void run(void* const* in, void* const* out, void* workspace) override {
+    const Dim count = static_cast<Dim>(parts_.size());
+    char* base = static_cast<char*>(workspace);
+    parallel_ranges(threads_, count, kParallelGrain, [&](Dim begin, Dim end) {
+      for (Dim p = begin; p < end; ++p) run_part(p, in, out, base + p * space_);
+    });
+    Bytes at = 0;
+    for (size_t o = 0; o < elements_.size(); ++o) {
+      float* sum = static_cast<float*>(out[o]);
+      parallel_ranges(threads_, elements_[o], elements_[o] * count, [&](Dim begin, Dim end) {
+        for (Dim p = 1; p < count; ++p) {
+          const float* part = reinterpret_cast<const float*>(base + p * space_ + at);
+          for (Dim i = begin; i < end; ++i) sum[i] += part[i];
+        }
+      });
+      at += align_up(elements_[o] * static_cast<Bytes>(sizeof(float)), CpuBackend::kAlignment);
+    }
+  }
+
+  static Dim first_image(Dim batch, Dim part, Dim parts) { return batch * part / parts; }
+
+ private:
+  // A part's sums lie in front of its workspace, but for those of the first.
+  void run_part(Dim p, void* const* in, void* const* out, char* space) {
+    const Dim first = first_image(batch_, p, static_cast<Dim>(parts_.size()));
+    void* ins[2] = {static_cast<char*>(in[0]) + first * image_bytes_[0],
+                    static_cast<char*>(in[1]) + first * image_bytes_[1]};
+    void* outs[2] = {out[0], elements_.size() > 1 ? out[1] : nullptr};
+    Bytes at = 0;
+    for (size_t o = 0; p > 0 && o < elements_.size(); ++o) {
+      outs[o] = space + at;
+      at += align_up(elements_[o] * static_cast<Bytes>(sizeof(float)), CpuBackend::kAlignment);
+    }
+    parts_[static_cast<size_t>(p)]->run(ins, outs, space + sums_bytes_);
+  }
+
+  std::vector<std::unique_ptr<Kernel>> parts_;
+  int threads_;
+  Dim batch_;
+  Bytes image_bytes_[2] = {}, sums_bytes_ = 0, space_ = 0;
+  std::vector<Dim> elements_;  // of each output
+};
+
+std::unique_ptr<Kernel> weight_gradient_parts(const PrepareCall& call) {
+  const auto& backend = static_cast<const CpuBackend&>(call.backend);
+  const Dim batch = call.in[0].shape[0], parts = backend.threads();
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  // A primitive is made for as many threads as there are when it is.
+  struct Alone {
+    const CpuBackend& backend;
+    explicit Alone(const CpuBackend& whole) : backend(whole) { omp_set_num_threads(1); }
+    ~Alone() { backend.use(); }
+  } alone(backend);
+  for (Dim p = 0; p < parts; ++p) {
+    Metas in = call.in;
+    for (Meta& meta : in)
+      meta.shape[0] = WeightGradientParts::first_image(batch, p + 1, parts) -
+                      WeightGradientParts::first_image(batch, p, parts);
+    kernels.push_back(weight_gradient({call.backend, in, call.out, call.attrs}));
+  }
+  for (const auto& kernel : kernels)
+    if (!kernel) return nullptr;
+  return std::make_unique<WeightGradientParts>(call, std::move(kernels));
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> conv2d_weight_gradient_onednn(const PrepareCall& call) {
+  bool sums = call.in[0].dtype == Dtype::bfloat16 && call.backend.threads() > 1;
+  for (const Meta& meta : call.out) sums = sums && meta.dtype == Dtype::float32;
+  if (sums && call.in[0].shape[0] >= call.backend.threads()) return weight_gradient_parts(call);
+  return weight_gradient(call);
 }
 
 }  // namespace pl::cpu

@@ -58,7 +58,7 @@ TEST(Split, RefusesAnOpThatMixesSamplesAndNamesTheLayer) {
   t.r.keep(reduce_max(t.x, {0}), "max");
   EXPECT_EQ(t.refusal(),
             "[split] block/norm: reduce_max mixes the samples of the batch, so the batch cannot be "
-            "split; use --split off");
+            "split");
 }
 
 // Batch normalisation: the mean over the batch comes back to its samples.
