@@ -63,7 +63,7 @@ inline constexpr int kMostTileOperands = 16;
 inline constexpr int kMostTileInstructions = 128;
 inline constexpr int kMostTileRegisters = 16;
 
-bool is_castable(Dtype dtype);   // what the instruction `cast` reads
+bool is_castable(Dtype dtype);  // what the instruction `cast` reads
 int operands_of(TileOp op);
 double flops_of(TileOp op);  // for each element
 
