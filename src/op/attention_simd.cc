@@ -19,12 +19,14 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "op/attention_head.h"
+#include "op/bfloat_pair.h"
 #include "op/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
+#include "op/simd_pair-inl.h"
 #include "op/simd_product-inl.h"
 
 // Rows of a head lie far apart, where the hardware does not expect the next one.
