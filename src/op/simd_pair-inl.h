@@ -24,42 +24,54 @@ HWY_INLINE PairVector same_terms(const BfloatPair* x) {
 HWY_INLINE void store_numbers(FloatVector v, float* to) { store(v, to); }
 HWY_INLINE void store_terms(FloatVector v, float* to) { store(v, to); }
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-constexpr bool kHasPairs = true;
-HWY_INLINE FloatVector multiply_add(PairVector a, PairVector b, FloatVector sum) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-  return sum;
+// Templates, so that a target compiles only what it has.
+constexpr bool kHasPairs = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
+
+template <class P, class V>
+HWY_INLINE V multiply_add(P a, P b, V sum) {
+  if constexpr (kHasPairs) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  } else {
+    const Floats d;
+    const auto upper = hn::Set(PairWords(), 0xFFFF0000u);
+    auto first = [&](P v) HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(v)); };
+    auto second = [&](P v) HWY_ATTR { return hn::BitCast(d, hn::And(v, upper)); };
+    return hn::MulAdd(second(a), second(b), hn::MulAdd(first(a), first(b), sum));
+  }
 }
-HWY_INLINE void store_numbers(FloatVector v, Bfloat16* to) {
-  __m256i bits;
-  asm("vcvtneps2bf16 %1, %0" : "=v"(bits) : "v"(v.raw));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bits);
+
+template <class V>
+HWY_INLINE void store_numbers(V v, Bfloat16* to) {
+  if constexpr (kHasPairs) {
+    const hn::Rebind<uint16_t, Floats> halves;
+    auto bits = hn::Zero(halves);
+    asm("vcvtneps2bf16 %1, %0" : "=v"(bits.raw) : "v"(v.raw));
+    hn::StoreU(bits, halves, reinterpret_cast<uint16_t*>(to));
+  } else {
+    store(v, to);
+  }
 }
-HWY_INLINE void store_terms(FloatVector first, FloatVector second, BfloatPair* to) {
-  alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                      21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                      11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  __m512i both;  // all of the first, then all of the second
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both) : "v"(first.raw), "v"(second.raw));
-  _mm512_storeu_si512(to, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
+
+template <class V>
+HWY_INLINE void store_terms(V first, V second, BfloatPair* to) {
+  if constexpr (kHasPairs) {
+    // Element i of the first, then of the second, out of all of the first and all of the second.
+    alignas(64) static constexpr uint32_t kOrder[kLanes] = {
+        0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
+        0x180008, 0x190009, 0x1A000A, 0x1B000B, 0x1C000C, 0x1D000D, 0x1E000E, 0x1F000F};
+    const auto order = hn::Load(PairWords(), kOrder);
+    auto pairs = order;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(pairs.raw) : "v"(first.raw), "v"(second.raw));
+    asm("vpermw %1, %2, %0" : "=v"(pairs.raw) : "v"(pairs.raw), "v"(order.raw));
+    hn::StoreU(pairs, PairWords(), reinterpret_cast<uint32_t*>(to));
+  } else {
+    Bfloat16 a[kLanes], b[kLanes];
+    store(first, a);
+    store(second, b);
+    for (Dim i = 0; i < kWidth; ++i) to[i] = {a[i], b[i]};
+  }
 }
-#else
-constexpr bool kHasPairs = false;
-HWY_INLINE FloatVector multiply_add(PairVector a, PairVector b, FloatVector sum) {
-  const Floats d;
-  const auto upper = hn::Set(PairWords(), 0xFFFF0000u);
-  auto first = [&](PairVector v) HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(v)); };
-  auto second = [&](PairVector v) HWY_ATTR { return hn::BitCast(d, hn::And(v, upper)); };
-  return hn::MulAdd(second(a), second(b), hn::MulAdd(first(a), first(b), sum));
-}
-HWY_INLINE void store_numbers(FloatVector v, Bfloat16* to) { store(v, to); }
-HWY_INLINE void store_terms(FloatVector first, FloatVector second, BfloatPair* to) {
-  Bfloat16 a[kLanes], b[kLanes];
-  store(first, a);
-  store(second, b);
-  for (Dim i = 0; i < kWidth; ++i) to[i] = {a[i], b[i]};
-}
-#endif
 
 // A vector of numbers at element `at` of a matrix of terms.
 HWY_INLINE void store_within(FloatVector v, float* terms, Dim at) { store(v, terms + at); }

@@ -64,35 +64,33 @@ void band(Dim rows, const E* a, Dim stride, const E* b, Dim b_stride, Dim depth,
 }
 
 // to (columns, rows) = the transpose of from (rows, columns), `stride` apart; both multiples of 4.
-#if HWY_TARGET == HWY_SCALAR
-template <class E>
-void transpose_block(const E* from, Dim stride, Dim rows, Dim columns, E* to) {
-  for (Dim r = 0; r < rows; ++r)
-    for (Dim c = 0; c < columns; ++c) to[c * rows + r] = from[r * stride + c];
-}
-#else
 template <class E>
 void transpose_block(const E* from, Dim stride, Dim rows, Dim columns, E* to) {
   static_assert(sizeof(E) == sizeof(float));  // whose bits are not looked at
-  const hn::FixedTag<float, 4> d;
-  const hn::RepartitionToWide<decltype(d)> pairs;
-  for (Dim r = 0; r < rows; r += 4)
-    for (Dim c = 0; c < columns; c += 4) {
-      auto row = [&](Dim k) HWY_ATTR {
-        return hn::LoadU(d, reinterpret_cast<const float*>(from + (r + k) * stride + c));
-      };
-      auto put = [&](Dim k, auto v) HWY_ATTR {
-        hn::StoreU(hn::BitCast(d, v), d, reinterpret_cast<float*>(to + (c + k) * rows + r));
-      };
-      const auto r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
-      const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-      const auto b = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-      const auto e = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-      const auto f = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-      put(0, hn::InterleaveLower(pairs, a, b));
-      put(1, hn::InterleaveUpper(pairs, a, b));
-      put(2, hn::InterleaveLower(pairs, e, f));
-      put(3, hn::InterleaveUpper(pairs, e, f));
-    }
+  if constexpr (HWY_TARGET == HWY_SCALAR) {
+    for (Dim r = 0; r < rows; ++r)
+      for (Dim c = 0; c < columns; ++c) to[c * rows + r] = from[r * stride + c];
+  } else {
+    // Interleave*: found by their arguments, as one lane alone has none of them.
+    const hn::FixedTag<float, sizeof(E)> d;
+    const hn::RepartitionToWide<decltype(d)> pairs;
+    for (Dim r = 0; r < rows; r += 4)
+      for (Dim c = 0; c < columns; c += 4) {
+        auto row = [&](Dim k) HWY_ATTR {
+          return hn::LoadU(d, reinterpret_cast<const float*>(from + (r + k) * stride + c));
+        };
+        auto put = [&](Dim k, auto v) HWY_ATTR {
+          hn::StoreU(hn::BitCast(d, v), d, reinterpret_cast<float*>(to + (c + k) * rows + r));
+        };
+        const auto r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
+        const auto a = hn::BitCast(pairs, InterleaveLower(d, r0, r1));
+        const auto b = hn::BitCast(pairs, InterleaveLower(d, r2, r3));
+        const auto e = hn::BitCast(pairs, InterleaveUpper(d, r0, r1));
+        const auto f = hn::BitCast(pairs, InterleaveUpper(d, r2, r3));
+        put(0, InterleaveLower(pairs, a, b));
+        put(1, InterleaveUpper(pairs, a, b));
+        put(2, InterleaveLower(pairs, e, f));
+        put(3, InterleaveUpper(pairs, e, f));
+      }
+  }
 }
-#endif
