@@ -22,6 +22,7 @@
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
+#include "op/lstm.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
@@ -31,6 +32,7 @@
 #include "op/pad.h"
 #include "op/place_rows.h"
 #include "op/pointwise.h"
+#include "op/recurrent_weight_gradient.h"
 #include "op/reduce.h"
 #include "op/relu.h"
 #include "op/relu_bits.h"
@@ -89,6 +91,9 @@ std::span<const Op* const> catalogue() {
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
       &kLinearCrossEntropy,
+      &kLstm,
+      &kLstmGradient,
+      &kRecurrentWeightGradient,
       &kSgd,
       &kSgdMomentum,
       &kAdam,
