@@ -19,6 +19,7 @@
 #include "op/fill.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
+#include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
@@ -39,6 +40,7 @@
 #include "op/reshape.h"
 #include "op/scale.h"
 #include "op/sgd.h"
+#include "op/simple_rnn.h"
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
 #include "op/transpose.h"
@@ -93,6 +95,10 @@ std::span<const Op* const> catalogue() {
       &kLinearCrossEntropy,
       &kLstm,
       &kLstmGradient,
+      &kGru,
+      &kGruGradient,
+      &kSimpleRnn,
+      &kSimpleRnnGradient,
       &kRecurrentWeightGradient,
       &kSgd,
       &kSgdMomentum,

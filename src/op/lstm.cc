@@ -59,8 +59,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   expect("c0", p.c0, sizes.state());
   expect("a mask", p.mask, sizes.mask());
   expect("factors", p.dropped, sizes.dropped());
-  return checked(op, {sizes.sequence(), sizes.sequence(4), sizes.sequence(), sizes.state(),
-                      sizes.state()});
+  return checked(
+      op, {sizes.sequence(), sizes.sequence(4), sizes.sequence(), sizes.state(), sizes.state()});
 }
 
 // Inputs: gates (B, T, 4 H), c (B, T, H), u, [c0], [mask], [dropped], and the gradients of outputs
@@ -102,13 +102,12 @@ Tensors gradient(const GradientCall& call) {
   const Tensors back = apply(kLstmGradient, std::move(in), std::move(attrs));
   Tensors out(call.in.size());
   if (call.wants(1))
-    out[1] =
-        recurrent_weight_gradient(call.out[0], back[0],
-                                  {.backwards = call.attrs.integer("backwards", 0) != 0,
-                                   .flip = call.attrs.integer("flip", 0) != 0,
-                                   .h0 = operand(p.h0),
-                                   .dropped = operand(p.dropped),
-                                   .dtype = call.dtype_of(1)});
+    out[1] = recurrent_weight_gradient(call.out[0], back[0],
+                                       {.backwards = call.attrs.integer("backwards", 0) != 0,
+                                        .flip = call.attrs.integer("flip", 0) != 0,
+                                        .h0 = operand(p.h0),
+                                        .dropped = operand(p.dropped),
+                                        .dtype = call.dtype_of(1)});
   out[0] = back[0];
   if (p.h0 >= 0) out[index(p.h0)] = back[1], out[index(p.c0)] = back[2];
   return out;
@@ -171,8 +170,8 @@ std::vector<Sample> gradient_samples() {
     Sample sample = recurrent_sample(c);
     const Shape sequence{c.batch, c.steps, c.units}, state{c.batch, c.units};
     // Gates are below 1: numbers like them, or states grow from step to step.
-    sample.in = {sample_real({c.batch, c.steps, 4 * c.units}, Fill::probabilities), sample_real(sequence),
-                 sample_real({c.units, 4 * c.units})};
+    sample.in = {sample_real({c.batch, c.steps, 4 * c.units}, Fill::probabilities),
+                 sample_real(sequence), sample_real({c.units, 4 * c.units})};
     add_recurrent_extras(c, 4, 1, sample);
     auto add = [&](const char* name, const Shape& shape) {
       sample.attrs.set(name, int64_t{1});
@@ -204,8 +203,7 @@ constexpr InOut kGradientInPlace[] = {{0, 0}};  // dz where gates were
 namespace cpu {
 LstmForm lstm_form(const PrepareCall& call) {
   LstmForm f = places_of(call.attrs);
-  f.sequence =
-      recurrent_form("lstm", call.in[0].shape, call.in[1].shape[0], call.in, call.attrs);
+  f.sequence = recurrent_form("lstm", call.in[0].shape, call.in[1].shape[0], call.in, call.attrs);
   return f;
 }
 LstmForm lstm_gradient_form(const PrepareCall& call) {

@@ -137,25 +137,25 @@ std::unique_ptr<Kernel> forward(const LstmForm& form, int threads) {
   return make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
         const RecurrentForm& f = form.sequence;
-        parallel_ranges(threads, f.batch, f.batch * f.steps * units * units, [&](Dim begin,
-                                                                                 Dim end) {
-          T* sum = static_cast<T*>(workspace) + omp_get_thread_num() * 4 * units;
-          for (Dim b = begin; b < end; ++b) {
-            const Dim sequence = b * f.steps * units, state = b * units;
-            const Forward<T> sample{.f = f,
-                                    .z = operand<T>(in, 0, 4 * sequence),
-                                    .u = operand<T>(in, 1, 0),
-                                    .h0 = operand<T>(in, form.h0, state),
-                                    .c0 = operand<T>(in, form.c0, state),
-                                    .dropped = operand<T>(in, form.dropped, 4 * state),
-                                    .mask = operand<uint8_t>(in, form.mask, b * f.steps),
-                                    .h = operand<T>(out, 0, sequence),
-                                    .gates = operand<T>(out, 1, 4 * sequence),
-                                    .c = operand<T>(out, 2, sequence),
-                                    .sum = sum};
-            sample.run(operand<T>(out, 3, state), operand<T>(out, 4, state));
-          }
-        });
+        parallel_ranges(
+            threads, f.batch, f.batch * f.steps * units * units, [&](Dim begin, Dim end) {
+              T* sum = static_cast<T*>(workspace) + omp_get_thread_num() * 4 * units;
+              for (Dim b = begin; b < end; ++b) {
+                const Dim sequence = b * f.steps * units, state = b * units;
+                const Forward<T> sample{.f = f,
+                                        .z = operand<T>(in, 0, 4 * sequence),
+                                        .u = operand<T>(in, 1, 0),
+                                        .h0 = operand<T>(in, form.h0, state),
+                                        .c0 = operand<T>(in, form.c0, state),
+                                        .dropped = operand<T>(in, form.dropped, 4 * state),
+                                        .mask = operand<uint8_t>(in, form.mask, b * f.steps),
+                                        .h = operand<T>(out, 0, sequence),
+                                        .gates = operand<T>(out, 1, 4 * sequence),
+                                        .c = operand<T>(out, 2, sequence),
+                                        .sum = sum};
+                sample.run(operand<T>(out, 3, state), operand<T>(out, 4, state));
+              }
+            });
       },
       threads * 4 * units * static_cast<Bytes>(sizeof(T)));
 }
@@ -166,35 +166,35 @@ std::unique_ptr<Kernel> backward(const LstmForm& form, int threads) {
   return make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
         const RecurrentForm& f = form.sequence;
-        parallel_ranges(threads, f.batch, f.batch * f.steps * units * units, [&](Dim begin,
-                                                                                 Dim end) {
-          T* step = static_cast<T*>(workspace) + omp_get_thread_num() * 4 * units;
-          for (Dim b = begin; b < end; ++b) {
-            const Dim sequence = b * f.steps * units, state = b * units;
-            T *dh0 = operand<T>(out, 1, state), *dc0 = operand<T>(out, 2, state);
-            const T *dlast_h = operand<T>(in, form.dlast_h, state),
-                    *dlast_c = operand<T>(in, form.dlast_c, state);
-            for (Dim j = 0; j < units; ++j) {
-              dh0[j] = dlast_h ? dlast_h[j] : T(0);
-              dc0[j] = dlast_c ? dlast_c[j] : T(0);
-            }
-            Backward<T>{.f = f,
-                        .gates = operand<T>(in, 0, 4 * sequence),
-                        .c = operand<T>(in, 1, sequence),
-                        .u = operand<T>(in, 2, 0),
-                        .c0 = operand<T>(in, form.c0, state),
-                        .dropped = operand<T>(in, form.dropped, 4 * state),
-                        .dh = operand<T>(in, form.dh, sequence),
-                        .dgates = operand<T>(in, form.dgates, 4 * sequence),
-                        .dc_steps = operand<T>(in, form.dc, sequence),
-                        .mask = operand<uint8_t>(in, form.mask, b * f.steps),
-                        .dz = operand<T>(out, 0, 4 * sequence),
-                        .dh_carry = dh0,
-                        .dc_carry = dc0,
-                        .step = step}
-                .run();
-          }
-        });
+        parallel_ranges(threads, f.batch, f.batch * f.steps * units * units,
+                        [&](Dim begin, Dim end) {
+                          T* step = static_cast<T*>(workspace) + omp_get_thread_num() * 4 * units;
+                          for (Dim b = begin; b < end; ++b) {
+                            const Dim sequence = b * f.steps * units, state = b * units;
+                            T *dh0 = operand<T>(out, 1, state), *dc0 = operand<T>(out, 2, state);
+                            const T *dlast_h = operand<T>(in, form.dlast_h, state),
+                                    *dlast_c = operand<T>(in, form.dlast_c, state);
+                            for (Dim j = 0; j < units; ++j) {
+                              dh0[j] = dlast_h ? dlast_h[j] : T(0);
+                              dc0[j] = dlast_c ? dlast_c[j] : T(0);
+                            }
+                            Backward<T>{.f = f,
+                                        .gates = operand<T>(in, 0, 4 * sequence),
+                                        .c = operand<T>(in, 1, sequence),
+                                        .u = operand<T>(in, 2, 0),
+                                        .c0 = operand<T>(in, form.c0, state),
+                                        .dropped = operand<T>(in, form.dropped, 4 * state),
+                                        .dh = operand<T>(in, form.dh, sequence),
+                                        .dgates = operand<T>(in, form.dgates, 4 * sequence),
+                                        .dc_steps = operand<T>(in, form.dc, sequence),
+                                        .mask = operand<uint8_t>(in, form.mask, b * f.steps),
+                                        .dz = operand<T>(out, 0, 4 * sequence),
+                                        .dh_carry = dh0,
+                                        .dc_carry = dc0,
+                                        .step = step}
+                                .run();
+                          }
+                        });
       },
       threads * 4 * units * static_cast<Bytes>(sizeof(T)));
 }

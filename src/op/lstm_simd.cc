@@ -11,21 +11,20 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "op/kernel.h"
-#include "op/lstm_data.h"
-#include "op/recurrent_space.h"
+#include "op/recurrent_data.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+#include "op/recurrent_simd-inl.h"
 #include "op/simd_math-inl.h"
 #include "op/simd_product-inl.h"
-#include "op/recurrent_simd-inl.h"
 
 // Units [j, j + n) of one sample in one step: gates from their sums, then c and h. `sums`: [gate]
 // [unit] of the panel; `c_state` holds the old c and gets the new.
 template <class T>
-HWY_INLINE void cell(const LstmData<T>& d, Dim b, Dim s, Dim j, Dim n, const float* sums,
-                     float* h_state, float* c_state) {
+HWY_INLINE void lstm_cell(const RecurrentData<T>& d, Dim b, Dim s, Dim j, Dim n, const float* sums,
+                          float* h_state, float* c_state) {
   const RecurrentForm& f = d.f;
   const Dim units = f.units;
   const Dim in = (b * f.steps + f.input_at(s)) * 4 * units + j;
@@ -49,8 +48,8 @@ HWY_INLINE void cell(const LstmData<T>& d, Dim b, Dim s, Dim j, Dim n, const flo
 
 // A step left out: the state stays, gates are zeros.
 template <class T>
-HWY_INLINE void skip(const LstmData<T>& d, Dim b, Dim s, Dim j, Dim n, const float* h_old,
-                     float* h_state, const float* c_state) {
+HWY_INLINE void lstm_skip(const RecurrentData<T>& d, Dim b, Dim s, Dim j, Dim n, const float* h_old,
+                          float* h_state, const float* c_state) {
   const RecurrentForm& f = d.f;
   const Dim in = (b * f.steps + f.input_at(s)) * 4 * f.units + j;
   const Dim out = (b * f.steps + f.output_at(s)) * f.units + j;
@@ -63,7 +62,7 @@ HWY_INLINE void skip(const LstmData<T>& d, Dim b, Dim s, Dim j, Dim n, const flo
 
 // (2, Hp) of h, which steps write in turn, and (Hp) of c, for each sample.
 template <class T>
-HWY_INLINE void forward_group(const LstmData<T>& d, Dim begin, Dim end) {
+HWY_INLINE void lstm_forward_group(const RecurrentData<T>& d, Dim begin, Dim end) {
   const RecurrentForm& f = d.f;
   const Dim units = f.units, padded = padded_units(units), stride = 3 * padded;
   for (Dim b = begin; b < end; ++b) {
@@ -81,8 +80,7 @@ HWY_INLINE void forward_group(const LstmData<T>& d, Dim begin, Dim end) {
     for (Dim j = 0; j < units; j += kPanelUnits)
       in_blocks(begin, end, kRows, [&](Dim first, Dim rows) HWY_ATTR {
         for (Dim b = first; b < first + rows; ++b)
-          for (Dim g = 0; g < 4; ++g)
-            hwy::Prefetch(d.z + ((b * f.steps + t) * 4 + g) * units + j);
+          for (Dim g = 0; g < 4; ++g) hwy::Prefetch(d.z + ((b * f.steps + t) * 4 + g) * units + j);
         float* state = d.state + first * stride;
         band<false>(rows, state + from, stride, d.packed + j * units * 4, 4 * kPanelUnits, units,
                     sums, 4 * kPanelUnits, 4 * kPanelUnits, false);
@@ -92,10 +90,10 @@ HWY_INLINE void forward_group(const LstmData<T>& d, Dim begin, Dim end) {
           for (Dim i = 0; i < kPanelUnits && j + i < units; i += kWidth) {
             const Dim n = std::min(kWidth, units - j - i);
             if (skipped)
-              skip(d, b, s, j + i, n, state + from, state + to, state + 2 * padded);
+              lstm_skip(d, b, s, j + i, n, state + from, state + to, state + 2 * padded);
             else
-              cell(d, b, s, j + i, n, sums + r * 4 * kPanelUnits + i, state + to,
-                   state + 2 * padded);
+              lstm_cell(d, b, s, j + i, n, sums + r * 4 * kPanelUnits + i, state + to,
+                        state + 2 * padded);
           }
         }
       });
@@ -112,16 +110,16 @@ HWY_INLINE void forward_group(const LstmData<T>& d, Dim begin, Dim end) {
 // The step's dz of one sample, into `dz` (4, H) and the output, and dc of the state before it.
 // dh_carry becomes what the product with u^T is added to.
 template <class T>
-HWY_INLINE void cell_backward(const LstmData<T>& d, Dim b, Dim s, float* dz, float* dh_carry,
-                              float* dc_carry) {
+HWY_INLINE void lstm_cell_backward(const RecurrentData<T>& d, Dim b, Dim s, float* dz,
+                                   float* dh_carry, float* dc_carry) {
   const RecurrentForm& f = d.f;
   const Dim units = f.units, t = f.input_at(s);
   const T* gates = d.z + (b * f.steps + t) * 4 * units;
   T* out = d.gates + (b * f.steps + t) * 4 * units;
   const Dim at = (b * f.steps + f.output_at(s)) * units;
-  const T* c_old = s > 0    ? d.c + (b * f.steps + f.output_at(s - 1)) * units
+  const T* c_old = s > 0  ? d.c + (b * f.steps + f.output_at(s - 1)) * units
                    : d.c0 ? d.c0 + b * units
-                            : nullptr;
+                          : nullptr;
   const bool skipped = d.mask && !d.mask[b * f.steps + t];
   along_row(units, [&](Dim j, Dim n) HWY_ATTR {
     const Floats tag;
@@ -157,7 +155,7 @@ HWY_INLINE void cell_backward(const LstmData<T>& d, Dim b, Dim s, float* dz, flo
 
 // (4 H) of dz, padded, then (Hp) of dh and (Hp) of dc, for each sample.
 template <class T>
-HWY_INLINE void backward_group(const LstmData<T>& d, Dim begin, Dim end) {
+HWY_INLINE void lstm_backward_group(const RecurrentData<T>& d, Dim begin, Dim end) {
   const RecurrentForm& f = d.f;
   const Dim units = f.units, padded = padded_units(units), stride = 6 * padded;
   for (Dim b = begin; b < end; ++b) {
@@ -171,7 +169,7 @@ HWY_INLINE void backward_group(const LstmData<T>& d, Dim begin, Dim end) {
   for (Dim s = f.steps - 1; s >= 0; --s) {
     for (Dim b = begin; b < end; ++b) {
       float* state = d.state + b * stride;
-      cell_backward(d, b, s, state, state + 4 * padded, state + 5 * padded);
+      lstm_cell_backward(d, b, s, state, state + 4 * padded, state + 5 * padded);
     }
     for (Dim j = 0; j < padded; j += kColumnPanel) {
       const Dim columns = std::min(kColumnPanel, padded - j);
@@ -191,33 +189,20 @@ HWY_INLINE void backward_group(const LstmData<T>& d, Dim begin, Dim end) {
   }
 }
 
-void forward_f32(const LstmData<float>& d, Dim begin, Dim end) {
-  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { forward_group(d, b, b + n); });
+void lstm_forward_f32(const RecurrentData<float>& d, Dim begin, Dim end) {
+  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { lstm_forward_group(d, b, b + n); });
 }
-void forward_bf16(const LstmData<Bfloat16>& d, Dim begin, Dim end) {
-  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { forward_group(d, b, b + n); });
+void lstm_forward_bf16(const RecurrentData<Bfloat16>& d, Dim begin, Dim end) {
+  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { lstm_forward_group(d, b, b + n); });
 }
-void backward_f32(const LstmData<float>& d, Dim begin, Dim end) {
-  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { backward_group(d, b, b + n); });
+void lstm_backward_f32(const RecurrentData<float>& d, Dim begin, Dim end) {
+  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { lstm_backward_group(d, b, b + n); });
 }
-void backward_bf16(const LstmData<Bfloat16>& d, Dim begin, Dim end) {
-  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { backward_group(d, b, b + n); });
-}
-
-void pack_panel_f32(const float* u, Dim units, Dim panel, float* to) {
-  pack_gates(u, units, 4 * units, 0, 4, panel, to);
-}
-void pack_panel_bf16(const Bfloat16* u, Dim units, Dim panel, float* to) {
-  pack_gates(u, units, 4 * units, 0, 4, panel, to);
-}
-void pack_columns_f32(const float* u, Dim units, Dim j, Dim columns, float* to) {
-  pack_transposed(u, units, 4 * units, 0, 4 * units, j, columns, to);
-}
-void pack_columns_bf16(const Bfloat16* u, Dim units, Dim j, Dim columns, float* to) {
-  pack_transposed(u, units, 4 * units, 0, 4 * units, j, columns, to);
+void lstm_backward_bf16(const RecurrentData<Bfloat16>& d, Dim begin, Dim end) {
+  in_blocks(begin, end, kGroup, [&](Dim b, Dim n) HWY_ATTR { lstm_backward_group(d, b, b + n); });
 }
 
-bool fuses() { return HWY_NATIVE_FMA != 0; }
+bool lstm_fuses() { return HWY_NATIVE_FMA != 0; }
 
 }  // namespace pl::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -225,110 +210,83 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 namespace {
-HWY_EXPORT(forward_f32);
-HWY_EXPORT(forward_bf16);
-HWY_EXPORT(backward_f32);
-HWY_EXPORT(backward_bf16);
-HWY_EXPORT(pack_panel_f32);
-HWY_EXPORT(pack_panel_bf16);
-HWY_EXPORT(pack_columns_f32);
-HWY_EXPORT(pack_columns_bf16);
-HWY_EXPORT(fuses);
+HWY_EXPORT(lstm_forward_f32);
+HWY_EXPORT(lstm_forward_bf16);
+HWY_EXPORT(lstm_backward_f32);
+HWY_EXPORT(lstm_backward_bf16);
+HWY_EXPORT(lstm_fuses);
 
-void run_rows(const LstmData<float>& d, Dim begin, Dim end) {
-  if (d.backward)
-    HWY_DYNAMIC_DISPATCH(backward_f32)(d, begin, end);
-  else
-    HWY_DYNAMIC_DISPATCH(forward_f32)(d, begin, end);
+void run_forward(const RecurrentData<float>& d, Dim begin, Dim end) {
+  HWY_DYNAMIC_DISPATCH(lstm_forward_f32)(d, begin, end);
 }
-void run_rows(const LstmData<Bfloat16>& d, Dim begin, Dim end) {
-  if (d.backward)
-    HWY_DYNAMIC_DISPATCH(backward_bf16)(d, begin, end);
-  else
-    HWY_DYNAMIC_DISPATCH(forward_bf16)(d, begin, end);
+void run_forward(const RecurrentData<Bfloat16>& d, Dim begin, Dim end) {
+  HWY_DYNAMIC_DISPATCH(lstm_forward_bf16)(d, begin, end);
 }
-void pack_panel(const float* u, Dim units, Dim panel, float* to) {
-  HWY_DYNAMIC_DISPATCH(pack_panel_f32)(u, units, panel, to);
+void run_backward(const RecurrentData<float>& d, Dim begin, Dim end) {
+  HWY_DYNAMIC_DISPATCH(lstm_backward_f32)(d, begin, end);
 }
-void pack_panel(const Bfloat16* u, Dim units, Dim panel, float* to) {
-  HWY_DYNAMIC_DISPATCH(pack_panel_bf16)(u, units, panel, to);
-}
-void pack_columns(const float* u, Dim units, Dim j, Dim columns, float* to) {
-  HWY_DYNAMIC_DISPATCH(pack_columns_f32)(u, units, j, columns, to);
-}
-void pack_columns(const Bfloat16* u, Dim units, Dim j, Dim columns, float* to) {
-  HWY_DYNAMIC_DISPATCH(pack_columns_bf16)(u, units, j, columns, to);
-}
-
-template <class T>
-T* operand(void* const* in, int at) {
-  return at < 0 ? nullptr : static_cast<T*>(in[at]);
+void run_backward(const RecurrentData<Bfloat16>& d, Dim begin, Dim end) {
+  HWY_DYNAMIC_DISPATCH(lstm_backward_bf16)(d, begin, end);
 }
 
 template <class T>
 std::unique_ptr<Kernel> forward(const LstmForm& form, int threads) {
   const RecurrentForm& f = form.sequence;
-  const Dim packed = packed_gates(f.units, 4), states = 3 * padded_units(f.units) * f.batch;
+  const Dim packed = packed_weights(f.units, 4), states = 3 * padded_units(f.units) * f.batch;
   auto kernel = make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
         const RecurrentForm& seq = form.sequence;
         float* space = static_cast<float*>(workspace);
         const T* u = static_cast<const T*>(in[1]);
-        for_gate_panels(threads, seq.units, packed, [&](Dim panel) {
-          pack_panel(u, seq.units, panel, space + panel * 16 * 4 * seq.units);
-        });
-        const LstmData<T> d{.f = seq,
-                            .backward = false,
-                            .z = operand<T>(in, 0),
-                            .gates = operand<T>(out, 1),
-                            .h = operand<T>(out, 0),
-                            .c = operand<T>(out, 2),
-                            .h0 = operand<T>(in, form.h0),
-                            .c0 = operand<T>(in, form.c0),
-                            .mask = operand<uint8_t>(in, form.mask),
-                            .last_h = operand<T>(out, 3),
-                            .last_c = operand<T>(out, 4),
-                            .packed = space,
-                            .state = space + packed};
+        pack_weights(threads, u, seq.units, 4, space);
+        const RecurrentData<T> d{.f = seq,
+                                 .z = recurrent_operand<T>(in, 0),
+                                 .gates = recurrent_operand<T>(out, 1),
+                                 .h = recurrent_operand<T>(out, 0),
+                                 .c = recurrent_operand<T>(out, 2),
+                                 .h0 = recurrent_operand<T>(in, form.h0),
+                                 .c0 = recurrent_operand<T>(in, form.c0),
+                                 .mask = recurrent_operand<uint8_t>(in, form.mask),
+                                 .last_h = recurrent_operand<T>(out, 3),
+                                 .last_c = recurrent_operand<T>(out, 4),
+                                 .packed = space,
+                                 .state = space + packed};
         parallel_ranges(threads, seq.batch, seq.batch * seq.steps * seq.units * seq.units,
-                        [&](Dim begin, Dim end) { run_rows(d, begin, end); });
+                        [&](Dim begin, Dim end) { run_forward(d, begin, end); });
       },
       (packed + states) * static_cast<Bytes>(sizeof(float)));
-  kernel->key = HWY_DYNAMIC_DISPATCH(fuses)() ? "fused" : "apart";
+  kernel->key = HWY_DYNAMIC_DISPATCH(lstm_fuses)() ? "fused" : "apart";
   return kernel;
 }
 
 template <class T>
 std::unique_ptr<Kernel> backward(const LstmForm& form, int threads) {
   const RecurrentForm& f = form.sequence;
-  const Dim packed = packed_gates(f.units, 4), states = 6 * padded_units(f.units) * f.batch;
+  const Dim packed = packed_weights(f.units, 4), states = 6 * padded_units(f.units) * f.batch;
   auto kernel = make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
         const RecurrentForm& seq = form.sequence;
         float* space = static_cast<float*>(workspace);
         const T* u = static_cast<const T*>(in[2]);
-        for_column_panels(threads, seq.units, packed, [&](Dim j, Dim columns) {
-          pack_columns(u, seq.units, j, columns, space + j * 4 * seq.units);
-        });
-        const LstmData<T> d{.f = seq,
-                            .backward = true,
-                            .z = operand<T>(in, 0),
-                            .gates = operand<T>(out, 0),
-                            .c = operand<T>(in, 1),
-                            .c0 = operand<T>(in, form.c0),
-                            .dh = operand<T>(in, form.dh),
-                            .dlast_h = operand<T>(in, form.dlast_h),
-                            .dlast_c = operand<T>(in, form.dlast_c),
-                            .mask = operand<uint8_t>(in, form.mask),
-                            .last_h = operand<T>(out, 1),
-                            .last_c = operand<T>(out, 2),
-                            .packed = space,
-                            .state = space + packed};
+        pack_transposed(threads, u, seq.units, 4, space);
+        const RecurrentData<T> d{.f = seq,
+                                 .z = recurrent_operand<T>(in, 0),
+                                 .gates = recurrent_operand<T>(out, 0),
+                                 .c = recurrent_operand<T>(in, 1),
+                                 .c0 = recurrent_operand<T>(in, form.c0),
+                                 .dh = recurrent_operand<T>(in, form.dh),
+                                 .dlast_h = recurrent_operand<T>(in, form.dlast_h),
+                                 .dlast_c = recurrent_operand<T>(in, form.dlast_c),
+                                 .mask = recurrent_operand<uint8_t>(in, form.mask),
+                                 .last_h = recurrent_operand<T>(out, 1),
+                                 .last_c = recurrent_operand<T>(out, 2),
+                                 .packed = space,
+                                 .state = space + packed};
         parallel_ranges(threads, seq.batch, seq.batch * seq.steps * seq.units * seq.units,
-                        [&](Dim begin, Dim end) { run_rows(d, begin, end); });
+                        [&](Dim begin, Dim end) { run_backward(d, begin, end); });
       },
       (packed + states) * static_cast<Bytes>(sizeof(float)));
-  kernel->key = HWY_DYNAMIC_DISPATCH(fuses)() ? "fused" : "apart";
+  kernel->key = HWY_DYNAMIC_DISPATCH(lstm_fuses)() ? "fused" : "apart";
   return kernel;
 }
 

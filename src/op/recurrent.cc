@@ -59,8 +59,8 @@ RecurrentSizes recurrent_sizes(const char* op, Dim gates, const Meta& sequence, 
   if (!is_real(sequence.dtype) || s.rank() != 3 || u.dtype != sequence.dtype || w.rank() != 2 ||
       w[0] < 1 || w[0] > s[2] || s[2] != gates * w[0] || w[1] != gates * w[0]) {
     const std::string width = (gates == 1 ? "" : std::to_string(gates) + " ") + "H";
-    reject(op, "a sequence (B, T, " + width + ") and weights (H, " + width +
-                   ") of one floating dtype",
+    reject(op,
+           "a sequence (B, T, " + width + ") and weights (H, " + width + ") of one floating dtype",
            in, attrs);
   }
   checked(op, in);

@@ -23,8 +23,8 @@ inline constexpr const char* kSquashNames = "linear, tanh, sigmoid, relu or hard
 struct RecurrentOptions {
   std::string activation = "tanh";
   std::string recurrent_activation = "sigmoid";  // of gates
-  bool backwards = false;  // the last step of the sequence comes first
-  bool flip = false;       // with `backwards`: results in the order in which steps ran
+  bool backwards = false;                        // the last step of the sequence comes first
+  bool flip = false;  // with `backwards`: results in the order in which steps ran
 };
 Attrs recurrent_attrs(const RecurrentOptions& options);
 

@@ -7,8 +7,6 @@
 // kRows samples; the gates of a unit are neighbours in a panel, so that a block goes through its
 // cell while it is in the first cache. Sums run in order of the units, whatever the block.
 
-// Columns that a panel has for each gate.
-constexpr Dim kPanelUnits = 16;
 // Samples that go through all steps together: their states stay in the second cache.
 constexpr Dim kGroup = 48;
 
@@ -57,31 +55,5 @@ HWY_INLINE void in_blocks(Dim begin, Dim end, Dim most, const Body& body) {
   for (Dim i = 0; i < blocks; ++i) {
     const Dim first = begin + count * i / blocks;
     body(first, begin + count * (i + 1) / blocks - first);
-  }
-}
-
-// Panel `panel` of u (H, width) for products h x u: [k][gate][unit], of the gates [first, first +
-// gates); zeros behind the last unit.
-template <class T>
-HWY_INLINE void pack_gates(const T* u, Dim units, Dim width, Dim first, Dim gates, Dim panel,
-                           float* to) {
-  const Dim j = panel * kPanelUnits, count = std::min(kPanelUnits, units - j);
-  for (Dim k = 0; k < units; ++k)
-    for (Dim g = 0; g < gates; ++g, to += kPanelUnits) {
-      const T* row = u + k * width + (first + g) * units + j;
-      for (Dim i = 0; i < count; ++i) to[i] = static_cast<float>(row[i]);
-      for (Dim i = count; i < kPanelUnits; ++i) to[i] = 0;
-    }
-}
-
-// Columns [j, j + columns) of u^T (N, H) for products dz x u^T, with zeros behind H; u (H, width),
-// of which columns [first, first + depth) count. `columns` is a multiple of 16.
-template <class T>
-HWY_INLINE void pack_transposed(const T* u, Dim units, Dim width, Dim first, Dim depth, Dim j,
-                                Dim columns, float* to) {
-  for (Dim i = 0; i < columns; ++i) {
-    const T* row = u + (j + i) * width + first;
-    for (Dim k = 0; k < depth; ++k)
-      to[k * columns + i] = j + i < units ? static_cast<float>(row[k]) : 0.0f;
   }
 }

@@ -6,7 +6,8 @@
 namespace pl {
 namespace {
 
-// Inputs: h (B, T, H), dz (B, T, N), [h0 (B, H)], [dropped (B, columns / H, H)]. Output (H, columns).
+// Inputs: h (B, T, H), dz (B, T, N), [h0 (B, H)], [dropped (B, columns / H, H)]. Output (H,
+// columns).
 Metas weight_infer(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = "recurrent_weight_gradient";
   OptionalOperands more(attrs, 2);
@@ -57,7 +58,9 @@ std::vector<Sample> weight_samples() {
       {"state", {sample_real({3, 4, 3}), sample_real({3, 4, 12}), sample_real({3, 3})}, state},
       {"columns", {sample_real({2, 5, 3}), sample_real({2, 5, 9})}, columns},
       {"dropped",
-       {sample_real({2, 5, 3}), sample_real({2, 5, 12}), {{Dtype::float32, {2, 4, 3}}, Fill::positive}},
+       {sample_real({2, 5, 3}),
+        sample_real({2, 5, 12}),
+        {{Dtype::float32, {2, 4, 3}}, Fill::positive}},
        dropped},
       {"one_step", {sample_real({3, 1, 4}), sample_real({3, 1, 8})}, {}},
       {"no_rows", {sample_real({0, 5, 3}), sample_real({0, 5, 12})}, {}},

@@ -25,8 +25,7 @@ struct Form {
   const T* previous(void* const* in, Dim b, Dim t) const {
     const RecurrentForm& f = sequence;
     const Dim s = f.backwards ? f.steps - 1 - t : t;
-    if (s > 0)
-      return static_cast<const T*>(in[0]) + (b * f.steps + f.output_at(s - 1)) * f.units;
+    if (s > 0) return static_cast<const T*>(in[0]) + (b * f.steps + f.output_at(s - 1)) * f.units;
     return h0 < 0 ? nullptr : static_cast<const T*>(in[h0]) + b * f.units;
   }
 };
@@ -150,8 +149,8 @@ std::unique_ptr<Kernel> recurrent_weight_gradient_onednn(const PrepareCall& call
     return nullptr;
   auto kernel = std::make_unique<InPieces>(form, call.backend.threads(),
                                            call.in[0].dtype == Dtype::float32 ? 4 : 2);
-  const bool good = kernel->prepare(static_cast<CpuBackend&>(call.backend),
-                                    onednn_type(call.in[0].dtype));
+  const bool good =
+      kernel->prepare(static_cast<CpuBackend&>(call.backend), onednn_type(call.in[0].dtype));
   return good ? std::move(kernel) : nullptr;
 }
 
