@@ -26,7 +26,6 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
-#include "op/simd_pair-inl.h"
 #include "op/simd_product-inl.h"
 
 // Rows of a head lie far apart, where the hardware does not expect the next one.

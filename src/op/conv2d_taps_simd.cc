@@ -18,7 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
-#include "op/simd_pair-inl.h"
 #include "op/simd_product-inl.h"
 
 // Rows of `columns` numbers, a multiple of 16, `stride` apart, to rows of terms across them; there

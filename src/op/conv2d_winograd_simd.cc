@@ -24,7 +24,6 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
-#include "op/simd_pair-inl.h"
 #include "op/simd_product-inl.h"
 
 HWY_INLINE FloatVector half(FloatVector v) { return hn::Mul(hn::Set(Floats(), 0.5f), v); }

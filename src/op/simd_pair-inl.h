@@ -1,5 +1,5 @@
-// Terms of products: float32, or pairs of bfloat16 with float32 sums. Included by `*_simd.cc` files
-// inside their namespace pl::cpu::HWY_NAMESPACE, after simd_math-inl.h, once for each target.
+// Terms of products: float32, or pairs of bfloat16 (bfloat_pair.h) with float32 sums. Included by
+// simd_product-inl.h inside the namespace pl::cpu::HWY_NAMESPACE, once for each target.
 // Highway 1.0.3 knows none of the instructions of AVX512-BF16, hence the assembler; they take
 // subnormal numbers for zero. On other targets kernels for pairs are compiled but never chosen.
 

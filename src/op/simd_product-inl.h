@@ -1,7 +1,8 @@
 // A register-blocked product of small matrices of terms (simd_pair-inl.h) with float32 sums.
 // Included by `*_simd.cc` files inside their namespace pl::cpu::HWY_NAMESPACE, after
-// simd_pair-inl.h, once for each target. Sums run in order of the inner index, fused where the
+// simd_math-inl.h, once for each target. Sums run in order of the inner index, fused where the
 // target can.
+#include "op/simd_pair-inl.h"
 
 // Sums held in registers: kRows rows of kVectors vectors, 24 of 32 registers or 12 of 16.
 constexpr int kRows = 6;
