@@ -17,9 +17,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-#include "op/simd_math-inl.h"
-#include "op/simd_product-inl.h"
-// Behind them: uses their types.
 #include "op/recurrent_simd-inl.h"
 
 // Units [j, j + n) of one sample in one step. `sums`: [gate][unit] of the panel.
