@@ -233,7 +233,8 @@ Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const Var
   if (switches.split) return std::move(maker.pool());
   // The finest first: it decides the least memory, and is searched in full.
   try {
-    const std::vector<int64_t> choices = quick.only.empty() ? split_choices(samples_of(whole)) : quick.only;
+    const std::vector<int64_t> choices =
+        quick.only.empty() ? split_choices(samples_of(whole)) : quick.only;
     for (auto trips = choices.rbegin(); trips != choices.rend(); ++trips)
       if (*trips > 1) maker.add_split(*trips);
   } catch (const UserError& error) {

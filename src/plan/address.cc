@@ -85,8 +85,8 @@ class FirstFit {
     const Time* last_of = last_.data() + from;
     Time dead = -1;
     for (size_t k = 0; k < run; ++k)
-      dead = static_cast<Time>(dead & (static_cast<Time>(last_of[k] - start) |
-                                       static_cast<Time>(last - first_of[k])));
+      dead = static_cast<Time>(
+          dead & (static_cast<Time>(last_of[k] - start) | static_cast<Time>(last - first_of[k])));
     return dead >= 0;
   }
 

@@ -89,10 +89,10 @@ class Fitting {
       const auto last = std::upper_bound(times.begin(), times.end(), block.end);
       spans_.push_back(
           {static_cast<int>(first - times.begin()), static_cast<int>(last - times.begin())});
-      for (int s = spans_.back().first; s < spans_.back().last; ++s)
-        total[index(s)] += sizes_[b];
+      for (int s = spans_.back().first; s < spans_.back().last; ++s) total[index(s)] += sizes_[b];
     }
-    for (Bytes sum : total) total_.push_back(static_cast<Size>(std::min<Bytes>(sum, capacity_ + 1)));
+    for (Bytes sum : total)
+      total_.push_back(static_cast<Size>(std::min<Bytes>(sum, capacity_ + 1)));
   }
 
   void find_neighbours() {
@@ -232,7 +232,9 @@ class Fitting {
     // Sections that fit even above the highest of these blocks need no look.
     Size highest = last;
     for (int b : rest) highest = std::max(highest, low_[index(b)]);
-    auto fits = [&](int s) { return left_[index(s)] == 0 || left_[index(s)] + highest <= capacity_; };
+    auto fits = [&](int s) {
+      return left_[index(s)] == 0 || left_[index(s)] + highest <= capacity_;
+    };
     while (first < end && fits(first)) ++first;
     while (first < end && fits(end - 1)) --end;
     if (first == end) return true;
@@ -307,13 +309,13 @@ class Fitting {
   std::vector<Span> spans_;  // per block
   std::vector<int> neighbour_at_, neighbours_;
   std::vector<Size> total_;        // per section: bytes live
-  std::vector<int> order_, rank_;   // blocks by taste, and back
+  std::vector<int> order_, rank_;  // blocks by taste, and back
   std::vector<Size> left_;         // per section: bytes still to come
   std::vector<Size> least_;        // per section: the lowest place of a block still to come
-  std::vector<int> crossing_;       // per section: blocks still to come that are live before it too
+  std::vector<int> crossing_;      // per section: blocks still to come that are live before it too
   std::vector<Size> floor_;        // per section: the highest end so far
   std::vector<Size> low_;          // per block: the floor below it
-  std::vector<Size> offset_;  // per block; -1: not placed
+  std::vector<Size> offset_;       // per block; -1: not placed
   std::vector<Before> trail_;
   std::vector<Size> floors_before_;
   int64_t visits_left_ = 0;

@@ -28,8 +28,7 @@ double freed(const Space& space, const View& view, const Gap& gap) {
 
 double chain_ms(const Space& space, const std::vector<Drop>& drops) {
   double ms = 0;
-  for (const Drop& drop : drops)
-    ms += space.flat.ms[index(space.flat.producer[index(drop.value)])];
+  for (const Drop& drop : drops) ms += space.flat.ms[index(space.flat.producer[index(drop.value)])];
   return ms;
 }
 

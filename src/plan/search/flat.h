@@ -27,7 +27,7 @@ struct Flat {
     int first, reads, end;     // touches: writes [first, reads), reads [reads, end)
     int pairs = 0, pairs_end;  // into pair_list
     bool one_output;           // all pairs are of one write
-    int replaced;              // the first node that replaces something it reads; past the end: none
+    int replaced;  // the first node that replaces something it reads; past the end: none
     Bytes workspace;
     double ms;
   };

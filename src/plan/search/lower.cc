@@ -29,10 +29,8 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
     if (drop.early && !add(flat_.producer[index(drop.value)])) return false;
   // bay_ is its own worklist: each node in it is asked for its inputs once.
   auto ask = [&](int node) {
-    const Flat::Walk& walk = flat_.walks[index(node)];
-    if (node != at && walk.replaced < at) return false;
-    for (int t = walk.reads; t < walk.end; ++t) {
-      const int value = flat_.touches[index(t)].value;
+    if (node != at && flat_.walks[index(node)].replaced < at) return false;
+    for (int value : flat_.reads(node)) {
       if (dropped_in_[index(value)] == stamp_ && !add(flat_.producer[index(value)])) return false;
     }
     return true;
