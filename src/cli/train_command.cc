@@ -148,7 +148,7 @@ int run_train(const RunOptions& options) {
   if (const std::string warning = check_resident(setup.report); !warning.empty())
     std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
   setup.loop.time_kernels = true;
-  ProgressBar bar(out, setup.compiled.metrics);
+  ProgressBar bar(out, log_names(session.plan()));
   Both both(bar, log);
   TrainObserver& observer = options.json ? static_cast<TrainObserver&>(log) : both;
   const LoopResult result =

@@ -38,7 +38,7 @@ struct StepEvent {
   double ms = 0;
   int64_t epoch = 0, epoch_step = 0, epoch_steps = 0;  // from 1
   double mean_loss = 0;                                // over the epoch so far, weighted by samples
-  std::vector<double> mean_metrics;                    // likewise
+  std::vector<double> mean_metrics;                    // the log's other terms, likewise
 };
 
 struct EpochEvent {
@@ -82,8 +82,9 @@ struct Evaluated {
 };
 Evaluated evaluate(Session& session, Source& source, int64_t batch);
 
-// Writes the predictions for all samples one after another to `out`. Only x is read.
-void predict(Session& session, Source& source, int64_t batch, void* out);
+// Writes the predictions for all samples one after another to `out`, one for each output. Only x is
+// read.
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out);
 
 // What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
 // what footprint.h counts for a node.

@@ -41,6 +41,7 @@ struct ModelState {
   std::optional<std::pair<PlanKey, SessionPlan>> last;
 
   void build(const Shape& input);  // of a Sequential; throws UserError on another shape
+  void build_for(const Source& data);
   void require_built(const char* call) const;
   const Compiled& require_compiled(const char* call) const;
   CpuBackend& use_backend(int threads);

@@ -14,25 +14,37 @@ Shape match_trailing_one(const Shape& given, const Shape& wanted) {
   return is_with_one(given, wanted) || is_with_one(wanted, given) ? wanted : given;
 }
 
-SampleSpec sample_of(const Source& source, const Network& network, const Compiled& compiled,
-                     double x_scale) {
-  const auto& fields = source.fields();
-  SampleSpec sample{.x = fields[0].sample, .y = {}, .x_scale = x_scale};
-  if (!network.input_shapes().empty())
-    sample.x.shape = match_trailing_one(sample.x.shape, network.input_shapes()[0]);
-  if (fields.size() < 2) return sample;
-  sample.y = fields[1].sample;
-  if (!compiled.loss.name.empty() && network.output_shapes().size() == 1)
-    sample.y.shape = match_trailing_one(
-        sample.y.shape,
-        target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable).shape);
-  return sample;
+std::vector<const Field*> fields_of(const Source& source, Role role) {
+  std::vector<const Field*> list;
+  for (const Field& field : source.fields())
+    if (field.role == role) list.push_back(&field);
+  return list;
 }
 
 namespace {
 
-void check_below(const Source& source, size_t field, const char* what, int64_t count) {
-  const auto& range = source.fields()[field].range;
+// What the losses want of each target; nothing where any will do. Empty before compile().
+std::vector<std::optional<Meta>> wanted_targets(const Network& network, const Compiled& compiled) {
+  std::vector<std::optional<Meta>> list;
+  const bool settled = !compiled.heads.empty() || compiled.loss.function ||
+                       !compiled.loss.name.empty();
+  if (!settled || !network.built()) return list;
+  const std::vector<Head> heads = heads_of(compiled, network);
+  const std::vector<Shape> outputs = network.output_shapes();
+  for (size_t o = 0; o < heads.size(); ++o) {
+    if (!heads[o].has_target()) continue;
+    if (heads[o].loss) {
+      list.push_back(target_meta(*heads[o].loss, outputs[o], compiled.dtype.variable));
+    } else {
+      list.emplace_back();
+    }
+  }
+  return list;
+}
+
+void check_below(const Source& source, const Field& field, const std::string& what,
+                 int64_t count) {
+  const auto& range = field.range;
   if (range && (range->low < 0 || range->high >= count))
     throw DataError("[data] " + source.name() + ": expected " + what + " from 0 to " +
                     std::to_string(count - 1) + ", received " + std::to_string(range->low) +
@@ -41,32 +53,67 @@ void check_below(const Source& source, size_t field, const char* what, int64_t c
 
 }  // namespace
 
-void check_labels(const Source& source, int64_t classes) {
-  check_below(source, 1, "labels", classes);
+SampleSpec sample_of(const Source& source, const Network& network, const Compiled& compiled,
+                     double x_scale) {
+  SampleSpec sample{.x = {}, .y = {}, .x_scale = x_scale};
+  for (const Field* field : fields_of(source, Role::x)) sample.x.push_back(field->sample);
+  for (const Field* field : fields_of(source, Role::y)) sample.y.push_back(field->sample);
+  for (const Field* field : fields_of(source, Role::weight))
+    sample.weights.push_back(field->sample);
+  const auto& inputs = network.input_shapes();
+  for (size_t i = 0; i < sample.x.size() && i < inputs.size(); ++i)
+    sample.x[i].shape = match_trailing_one(sample.x[i].shape, inputs[i]);
+  const auto targets = wanted_targets(network, compiled);
+  for (size_t t = 0; t < sample.y.size() && t < targets.size(); ++t)
+    if (targets[t]) sample.y[t].shape = match_trailing_one(sample.y[t].shape, targets[t]->shape);
+  return sample;
+}
+
+void check_labels(const Source& source, const Network& network, const Compiled& compiled) {
+  const std::vector<Head> heads = heads_of(compiled, network);
+  const std::vector<Shape> outputs = network.output_shapes();
+  const auto targets = fields_of(source, Role::y);
+  size_t next = 0;
+  for (size_t o = 0; o < heads.size(); ++o) {
+    if (!heads[o].has_target()) continue;
+    if (next == targets.size()) return;
+    const Field& field = *targets[next++];
+    const int64_t classes = heads[o].loss ? target_classes(*heads[o].loss, outputs[o]) : 0;
+    if (classes == 0) continue;
+    check_below(source, field,
+                heads.size() > 1 ? "labels of " + network.output_names()[o] : "labels", classes);
+  }
 }
 
 void check_tokens(const Source& source, const Network& network) {
-  if (network.vocabulary() > 0) check_below(source, 0, "tokens", network.vocabulary());
+  const auto inputs = fields_of(source, Role::x);
+  for (size_t i = 0; i < inputs.size() && i < network.input_shapes().size(); ++i)
+    if (network.vocabulary(i) > 0)
+      check_below(source, *inputs[i], "tokens", network.vocabulary(i));
 }
 
 SampleSpec wanted_sample(const Network& network, const Compiled& compiled) {
   SampleSpec sample;
-  sample.x = {network.vocabulary() > 0 ? Dtype::int32 : compiled.dtype.variable,
-              network.input_shapes()[0]};
-  if (network.output_shapes().size() == 1)
-    sample.y = target_meta(compiled.loss, network.output_shapes()[0], compiled.dtype.variable);
+  for (size_t i = 0; i < network.input_shapes().size(); ++i)
+    sample.x.push_back({network.vocabulary(i) > 0 ? Dtype::int32 : compiled.dtype.variable,
+                        network.input_shapes()[i]});
+  const auto targets = wanted_targets(network, compiled);
+  const std::vector<Shape> outputs = network.output_shapes();
+  for (size_t t = 0; t < targets.size(); ++t)
+    sample.y.push_back(targets[t].value_or(Meta{compiled.dtype.variable, outputs.at(t)}));
   return sample;
 }
 
 SyntheticSpec synthetic_spec(const Network& network, const Compiled& compiled, int64_t samples,
                              uint64_t seed) {
   const SampleSpec sample = wanted_sample(network, compiled);
+  const Meta &x = sample.x.at(0), &y = sample.y.at(0);
   const int64_t vocabulary = network.vocabulary();
-  return {.x = sample.x,
+  return {.x = x,
           .vocabulary = vocabulary,
-          .y = sample.y.shape,
+          .y = y.shape,
           .classes = network.output_shapes()[0].back(),
-          .next_token = vocabulary > 0 && sample.y.shape == sample.x.shape,
+          .next_token = vocabulary > 0 && y.shape == x.shape,
           .samples = samples,
           .seed = seed};
 }

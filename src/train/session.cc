@@ -8,6 +8,12 @@
 
 namespace pl {
 
+std::vector<std::string> log_names(const SessionPlan& plan) {
+  std::vector<std::string> names;
+  for (const LogTerm& term : plan.step.logs) names.push_back(term.name);
+  return names;
+}
+
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
   release_code_pages();
   variables_ = std::make_shared<Variables>(plan_.layout);

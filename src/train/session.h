@@ -52,7 +52,7 @@ struct SessionPlan {
   Bytes process() const { return arena + fixed; }
   Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;  // the plan that sets the arena
-  size_t metrics = 0;  // kept behind the loss in every signature but predict
+  StepLayout step;     // of every signature but predict
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -70,6 +70,9 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                          const std::vector<Signature>& signatures, const SampleSpec& sample,
                          Bytes source_bytes, const VariableLayout* layout = nullptr,
                          const PlanOptions& options = {});
+
+// Names of the log's terms beside the loss.
+std::vector<std::string> log_names(const SessionPlan& plan);
 
 class Session {
  public:
