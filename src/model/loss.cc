@@ -20,9 +20,27 @@ struct Entry {
 };
 // The one list of losses.
 constexpr Entry kLosses[] = {
-    {"sparse_categorical_crossentropy", "", formula::sparse_categorical_crossentropy, ""},
-    {"categorical_crossentropy", "", formula::categorical_crossentropy, ""},
+    {"sparse_categorical_crossentropy", "", formula::sparse_categorical_crossentropy, "axis ignore_class"},
+    {"categorical_crossentropy", "", formula::categorical_crossentropy, "axis label_smoothing"},
+    {"categorical_focal_crossentropy", "", formula::categorical_focal_crossentropy, "alpha axis gamma label_smoothing"},
+    {"categorical_generalized_cross_entropy", "", formula::categorical_generalized_cross_entropy, "axis q"},
+    {"binary_crossentropy", "bce", formula::binary_crossentropy, "label_smoothing"},
+    {"binary_focal_crossentropy", "", formula::binary_focal_crossentropy, "alpha apply_class_balancing gamma label_smoothing"},
     {"mean_squared_error", "mse", formula::mean_squared_error, ""},
+    {"mean_absolute_error", "mae", formula::mean_absolute_error, ""},
+    {"mean_absolute_percentage_error", "mape", formula::mean_absolute_percentage_error, ""},
+    {"mean_squared_logarithmic_error", "msle", formula::mean_squared_logarithmic_error, ""},
+    {"cosine_similarity", "", formula::cosine_similarity, "axis"},
+    {"huber", "", formula::huber, "delta"},
+    {"log_cosh", "logcosh", formula::log_cosh, ""},
+    {"kl_divergence", "kld", formula::kl_divergence, ""},
+    {"poisson", "", formula::poisson, ""},
+    {"hinge", "", formula::hinge, ""},
+    {"squared_hinge", "", formula::squared_hinge, ""},
+    {"categorical_hinge", "", formula::categorical_hinge, ""},
+    {"dice", "", formula::dice, "axis"},
+    {"tversky", "", formula::tversky, "alpha axis beta"},
+    {"circle", "", formula::circle, "gamma margin remove_diagonal"},
 };
 
 constexpr const char* kReductions[] = {"sum_over_batch_size", "mean", "sum",
@@ -79,16 +97,33 @@ void check_loss(const Loss& loss) {
                       "received '" + option + "'");
 }
 
+namespace {
+
+bool is_sparse(const Loss& loss) {
+  return !loss.function && (loss.name == "sparse_categorical_crossentropy" ||
+                            loss.name == "categorical_generalized_cross_entropy");
+}
+
+// The axis of the classes in the shape of one sample.
+size_t class_axis(const Loss& loss, const Shape& prediction) {
+  const int64_t axis = loss.options.integer("axis", -1);
+  return static_cast<size_t>(axis < 0 ? axis + prediction.rank() : axis - 1);
+}
+
+}  // namespace
+
 int64_t target_classes(const Loss& loss, const Shape& prediction) {
-  const bool sparse = !loss.function && loss.name == "sparse_categorical_crossentropy";
-  return sparse && prediction.rank() > 0 ? prediction.back() : 0;
+  if (!is_sparse(loss) || class_axis(loss, prediction) >= prediction.dims().size()) return 0;
+  return prediction.dims()[class_axis(loss, prediction)];
 }
 
 std::optional<Meta> target_meta(const Loss& loss, const Shape& prediction, Dtype dtype) {
   if (loss.function) return std::nullopt;
-  if (loss.name == "sparse_categorical_crossentropy") {
+  if (loss.name == "circle") return Meta{Dtype::int32, Shape()};
+  if (is_sparse(loss)) {
     std::vector<Dim> dims = prediction.dims();
-    if (!dims.empty()) dims.pop_back();  // loss_values refuses predictions without classes
+    const size_t axis = class_axis(loss, prediction);  // none: loss_values refuses it
+    if (axis < dims.size()) dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
     return Meta{Dtype::int32, Shape(std::move(dims))};
   }
   return Meta{dtype, prediction};
