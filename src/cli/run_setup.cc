@@ -47,7 +47,7 @@ void open_data(const RunOptions& options, RunSetup& setup) {
   // same.
   if (fields[0].sample.shape != input && fields[0].sample.elements() == input.elements())
     setup.sample.x[0].shape = input;
-  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
+  for (Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) {
       check_tokens(*source, setup.network);
       check_labels(*source, setup.network, setup.compiled);

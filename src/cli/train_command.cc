@@ -165,7 +165,9 @@ int run_train(const RunOptions& options) {
                  format_bytes(peak).c_str(), format_bytes(setup.report.process).c_str());
   if (!result.finite)
     throw BackendError("[train] step " + std::to_string(result.steps) +
-                       ": the loss is not finite; lower --learning-rate");
+                       ": the loss is not finite" +
+                       (result.cause.empty() ? "" : ": " + result.cause) +
+                       "; lower --learning-rate");
   if (const std::string path = session.variables().first_non_finite(); !path.empty())
     throw BackendError("[train] " + path +
                        ": a value is not finite at the end; lower --learning-rate");

@@ -240,14 +240,21 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   return outputs;
 }
 
-Network chain(const Shape& input, const std::vector<LayerRef>& layers) {
+Network chain(const Shape& input, const std::vector<LayerRef>& layers, const std::string& model) {
   if (layers.empty()) throw UserError("[build] expected at least one layer, received none");
   std::vector<std::shared_ptr<Layer>> list;
   for (const LayerRef& layer : layers) list.push_back(layer.get());
   name_layers(list);
   const Symbolic start = Input(input);
   Symbolic last = start;
-  for (const LayerRef& layer : layers) last = layer(last);
+  try {
+    for (const LayerRef& layer : layers) last = layer(last);
+  } catch (const UserError& error) {
+    constexpr std::string_view kStage = "[build] ";
+    const std::string text = error.what();
+    if (model.empty() || !text.starts_with(kStage)) throw;
+    throw UserError(std::string(kStage) + model + "/" + text.substr(kStage.size()));
+  }
   return Network({start}, {last});
 }
 

@@ -76,7 +76,9 @@ class Network {
 // name used for two different layers.
 void name_layers(const std::vector<std::shared_ptr<Layer>>& layers);
 
-// A chain of layers on one input; names are given first, so that a shape error names the layer.
-Network chain(const Shape& input, const std::vector<LayerRef>& layers);
+// A chain of layers on one input; names are given first, so that a shape error names the layer, and
+// the model before it where that has a name.
+Network chain(const Shape& input, const std::vector<LayerRef>& layers,
+              const std::string& model = "");
 
 }  // namespace pl

@@ -11,6 +11,7 @@
 #include "base/heap_count.h"
 #include "data/shuffle.h"
 #include "train/batch_facts.h"
+#include "train/diagnose.h"
 
 namespace pl {
 namespace {
@@ -26,6 +27,10 @@ double ms_since(Clock::time_point start) {
 }
 
 int64_t whole_steps(int64_t samples, int64_t batch) { return (samples + batch - 1) / batch; }
+
+int64_t validation_batch(const LoopOptions& options) {
+  return options.validation_batch > 0 ? options.validation_batch : options.batch;
+}
 
 size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
   const auto& list = session.plan().signatures;
@@ -109,6 +114,10 @@ class Feeder {
     source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
     if (!predicting) write_facts(session, signature, places_.size());
   }
+  // Which samples were read last.
+  std::span<const int64_t> samples(int64_t rows) const {
+    return std::span(indices_).first(static_cast<size_t>(rows));
+  }
 
  private:
   std::vector<int64_t> indices_;
@@ -178,7 +187,8 @@ class Trainer {
   }
 
   LoopResult run() {
-    for (int64_t epoch = 1; epoch <= options_.epochs && !done_; ++epoch) run_epoch(epoch);
+    for (int64_t epoch = options_.initial_epoch + 1; epoch <= options_.epochs && !done_; ++epoch)
+      run_epoch(epoch);
     finish();
     return std::move(result_);
   }
@@ -205,8 +215,8 @@ class Trainer {
     EpochEvent event{.epoch = epoch, .loss = means_.mean_loss()};
     event.metrics.resize(means_.terms());
     means_.write_terms(event.metrics);
-    if (test_ && result_.finite) {
-      const Evaluated evaluation = evaluate(session_, *test_, options_.batch);
+    if (test_ && result_.finite && epoch % options_.validation_freq == 0) {
+      const Evaluated evaluation = evaluate(session_, *test_, validation_batch(options_));
       event.val_loss = evaluation.loss;
       event.val_metrics = evaluation.metrics;
     }
@@ -226,7 +236,8 @@ class Trainer {
     params.seed = options_.seed;
     params.learning_rate = options_.learning_rate;
     params.rows = rows;
-    session_.run(signature, params, timer_.next(signature, result_.steps));
+    const bool finite =
+        session_.run_if_finite(signature, params, timer_.next(signature, result_.steps));
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
@@ -235,6 +246,10 @@ class Trainer {
     event_.mean_loss = means_.mean_loss();
     means_.write_terms(event_.mean_metrics);
     account(before, after, rows);
+    if (!finite && !options_.resident_batch) {
+      feeder_.feed(session_, signature, train_, order, begin, rows);
+      result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
+    }
     observer_.on_step(event_);
   }
 
@@ -294,7 +309,7 @@ class Trainer {
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples) {
   std::vector<Signature> list = signatures_for(StepKind::train, options.batch, train_samples);
-  for (const Signature& signature : signatures_for(StepKind::evaluate, options.batch, test_samples))
+  for (const Signature& signature : signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
     list.push_back(signature);
   return list;
 }
@@ -335,7 +350,8 @@ void predict(Session& session, Source& source, int64_t batch, const std::vector<
 }
 
 Bytes loop_bytes(const LoopOptions& options) {
-  return options.batch * static_cast<Bytes>(sizeof(int64_t)) * 2 +
+  return std::max(options.batch, validation_batch(options)) *
+             static_cast<Bytes>(sizeof(int64_t)) * 2 +
          static_cast<Bytes>(kTimesKept * sizeof(double));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/source.h"
@@ -13,6 +14,9 @@ namespace pl {
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
+  int64_t initial_epoch = 0;     // so many of them are done already
+  int64_t validation_batch = 0;  // 0: as batch
+  int64_t validation_freq = 1;   // every so many epochs
   std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
   std::optional<int64_t> steps_per_epoch =
       {};                       // default: one pass over the data; may be more or less
@@ -69,6 +73,7 @@ struct LoopResult {
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
   bool finite = true;                    // false: it stopped at a non-finite loss
+  std::string cause;                     // of that, if found: which layer first
 };
 
 // Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite

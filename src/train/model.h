@@ -134,6 +134,20 @@ struct FitOptions {
   // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
   // named. Of training samples only.
   std::map<int64_t, double> class_weight = {};
+  int64_t initial_epoch = 0;            // epochs before this one are done already
+  int64_t steps_per_epoch = 0;          // 0: one pass over the samples
+  int64_t validation_batch_size = 0;    // 0: as batch_size
+  int64_t validation_freq = 1;          // after every so many epochs
+};
+
+// One batch: all samples given.
+struct BatchOptions {
+  Values sample_weight = {};
+  std::map<int64_t, double> class_weight = {};  // of train_on_batch
+  Budget memory = {};
+  int threads = 0;
+  std::optional<double> x_scale = {};
+  uint64_t seed = 0;
 };
 
 struct EvaluateOptions {
@@ -196,6 +210,12 @@ class Model {
   // Of a model with several outputs: all of them.
   Tensors predict_all(const Values& x, const PredictOptions& options = {});
   Tensors predict_all(Source& data, const PredictOptions& options = {});
+
+  // One step on these samples, as they are; figures are this batch's alone. Repeated calls with
+  // batches of one size plan once.
+  Results train_on_batch(const Values& x, const Values& y, const BatchOptions& options = {});
+  Results test_on_batch(const Values& x, const Values& y, const BatchOptions& options = {});
+  Tensor predict_on_batch(const Values& x, const BatchOptions& options = {});
 
   // What fit() with these arguments would use, to the byte. Reserves and trains nothing.
   PlanReport plan(const Values& x, const Values& y, const FitOptions& options = {});

@@ -121,12 +121,21 @@ Switches switches_of(const FitOptions& options) {
 
 ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOptions& options) {
   state.require_compiled("fit");
-  if (options.epochs < 0)
-    throw UserError("[fit] epochs: expected 0 or more, received " + std::to_string(options.epochs));
+  auto expect = [](const char* what, int64_t value, int64_t least) {
+    if (value < least)
+      throw UserError("[fit] " + std::string(what) + ": expected " + std::to_string(least) +
+                      " or more, received " + std::to_string(value));
+  };
+  expect("epochs", options.epochs, 0);
+  expect("initial_epoch", options.initial_epoch, 0);
+  expect("steps_per_epoch", options.steps_per_epoch, 0);
+  expect("validation_batch_size", options.validation_batch_size, 0);
+  expect("validation_freq", options.validation_freq, 1);
   return ModelCall(state, {.kind = StepKind::train,
                            .data = sources.train,
                            .validation = sources.validation,
                            .batch = options.batch_size,
+                           .validation_batch = options.validation_batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
@@ -148,7 +157,7 @@ class FitObserver : public TrainObserver {
   void on_epoch(const EpochEvent& event) override {
     ++state_.epochs;
     auto& lists = history.history;
-    history.epoch.push_back(static_cast<int64_t>(history.epoch.size()));
+    history.epoch.push_back(event.epoch - 1);
     lists["loss"].push_back(event.loss);
     for (size_t m = 0; m < event.metrics.size(); ++m) lists[names_[m]].push_back(event.metrics[m]);
     if (event.val_loss) lists["val_loss"].push_back(*event.val_loss);
@@ -177,7 +186,7 @@ void require_finite(const LoopResult& result, const Variables& variables) {
   constexpr const char* kRemedy = "; lower the optimizer's learning_rate, and check the data";
   if (!result.finite)
     throw BackendError("[fit] step " + std::to_string(result.steps) + ": the loss is not finite" +
-                       kRemedy);
+                       (result.cause.empty() ? "" : ": " + result.cause) + kRemedy);
   if (const std::string path = variables.first_non_finite(); !path.empty())
     throw BackendError("[fit] " + path + ": a value is not finite at the end" + kRemedy);
 }
@@ -197,13 +206,19 @@ History Model::fit(Source& data, const FitOptions& options) {
   if (options.verbose > 0) announce(report);
 
   const Compiled& compiled = *state_->compiled;
+  std::optional<int64_t> steps_per_epoch;
+  if (options.steps_per_epoch > 0) steps_per_epoch = options.steps_per_epoch;
   const LoopOptions loop{.batch = call.batch(),
                          .epochs = options.epochs,
+                         .initial_epoch = options.initial_epoch,
+                         .validation_batch = call.validation_batch(),
+                         .validation_freq = options.validation_freq,
+                         .steps_per_epoch = steps_per_epoch,
                          .shuffle = options.shuffle,
                          .seed = options.seed,
                          .learning_rate = compiled.optimizer->learning_rate,
                          .steps_before = state_->iterations,
-                         .epochs_before = state_->epochs};
+                         .epochs_before = state_->epochs - options.initial_epoch};
   const std::vector<std::string> names = log_names(session.plan());
   ProgressBar bar(stdout, names, options.verbose == 1);
   FitObserver observer(*state_, names, options.verbose > 0 ? &bar : nullptr);
@@ -283,6 +298,48 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
   pl::predict(session, data, call.batch(), places);
   call.keep_plan(session.take_plan());
   return results;
+}
+
+namespace {
+
+int64_t rows_of(const Values& x) {
+  const bool known = !x.empty() && x.list[0].values.defined() &&
+                     x.list[0].values.shape().rank() > 0;
+  return known ? std::max<int64_t>(1, x.list[0].values.shape()[0]) : 1;
+}
+
+}  // namespace
+
+Results Model::train_on_batch(const Values& x, const Values& y, const BatchOptions& options) {
+  const History history = fit(x, y,
+                              {.batch_size = rows_of(x),
+                               .memory = options.memory,
+                               .shuffle = false,
+                               .seed = options.seed,
+                               .verbose = 0,
+                               .threads = options.threads,
+                               .x_scale = options.x_scale,
+                               .sample_weight = options.sample_weight,
+                               .class_weight = options.class_weight});
+  Results results;
+  for (const auto& [name, values] : history.history) results[name] = values.back();
+  return results;
+}
+
+Results Model::test_on_batch(const Values& x, const Values& y, const BatchOptions& options) {
+  return evaluate(x, y,
+                  {.batch_size = rows_of(x),
+                   .memory = options.memory,
+                   .threads = options.threads,
+                   .x_scale = options.x_scale,
+                   .sample_weight = options.sample_weight});
+}
+
+Tensor Model::predict_on_batch(const Values& x, const BatchOptions& options) {
+  return predict(x, {.batch_size = rows_of(x),
+                     .memory = options.memory,
+                     .threads = options.threads,
+                     .x_scale = options.x_scale});
 }
 
 PlanReport Model::plan(const Values& x, const Values& y, const FitOptions& options) {

@@ -22,7 +22,7 @@ bool same_entries(const VariableLayout& a, const VariableLayout& b) {
 
 void ModelState::build(const Shape& input) {
   if (!network.built()) {
-    network = chain(input, layers);
+    network = chain(input, layers, name);
   } else if (input != network.input_shapes()[0]) {
     throw UserError("[build] " + network.calls()[0].path + ": expected samples of shape " +
                     network.input_shapes()[0].text() + " as at first, received " + input.text());
@@ -96,7 +96,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
     sample_.x_scale = x_scale;
     batch_ = needs.batch;
   }
-  for (const Source* source : {needs.data, needs.validation}) {
+  for (Source* source : {needs.data, needs.validation}) {
     if (!source) continue;
     source_bytes_ += source->resident_bytes();
     if (sample_of(*source, state.network, compiled_, x_scale) != sample_) {
@@ -115,7 +115,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
 
 PlanKey ModelCall::key(int64_t batch) const {
   PlanKey key{.signatures = {}, .sample = sample_};
-  LoopOptions loop{.batch = batch};
+  LoopOptions loop{.batch = batch, .validation_batch = needs_.validation_batch};
   const int64_t samples = needs_.data ? needs_.data->size() : batch;
   key.signatures =
       needs_.kind == StepKind::train

@@ -1,5 +1,7 @@
 #include "train/samples.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace pl {
@@ -42,13 +44,43 @@ std::vector<std::optional<Meta>> wanted_targets(const Network& network, const Co
   return list;
 }
 
-void check_below(const Source& source, const Field& field, const std::string& what,
-                 int64_t count) {
+int64_t integer_at(const char* data, Dtype dtype, int64_t i) {
+  switch (dtype) {
+    case Dtype::int32:
+      return reinterpret_cast<const int32_t*>(data)[i];
+    case Dtype::int64:
+      return reinterpret_cast<const int64_t*>(data)[i];
+    default:
+      return reinterpret_cast<const uint8_t*>(data)[i];
+  }
+}
+
+// Throws DataError that names the first sample of a field with a number outside of [0, count) that
+// is not `allowed`; read only where the field's range says that there may be one.
+void check_below(Source& source, const Field& field, const std::string& what, int64_t count,
+                 std::optional<int64_t> allowed = {}) {
   const auto& range = field.range;
-  if (range && (range->low < 0 || range->high >= count))
-    throw DataError("[data] " + source.name() + ": expected " + what + " from 0 to " +
-                    std::to_string(count - 1) + ", received " + std::to_string(range->low) +
-                    " to " + std::to_string(range->high));
+  if (!range || (range->low >= 0 && range->high < count)) return;
+  constexpr int64_t kChunk = 256;
+  const Meta& meta = field.sample;
+  std::vector<char> rows(static_cast<size_t>(kChunk * meta.bytes()));
+  std::vector<void*> places(source.fields().size(), nullptr);
+  for (size_t f = 0; f < places.size(); ++f)
+    if (&source.fields()[f] == &field) places[f] = rows.data();
+  std::vector<int64_t> indices;
+  for (int64_t begin = 0; begin < source.size(); begin += kChunk) {
+    indices.clear();
+    for (int64_t i = begin; i < std::min(begin + kChunk, source.size()); ++i) indices.push_back(i);
+    source.read(indices, places);
+    for (int64_t e = 0; e < static_cast<int64_t>(indices.size()) * meta.elements(); ++e) {
+      const int64_t value = integer_at(rows.data(), meta.dtype, e);
+      if ((value >= 0 && value < count) || value == allowed) continue;
+      throw DataError("[data] " + source.name() + ": expected " + what + " from 0 to " +
+                      std::to_string(count - 1) + ", received " + std::to_string(value) +
+                      " in sample " + std::to_string(begin + e / meta.elements()) + "; all are " +
+                      std::to_string(range->low) + " to " + std::to_string(range->high));
+    }
+  }
 }
 
 }  // namespace
@@ -69,7 +101,7 @@ SampleSpec sample_of(const Source& source, const Network& network, const Compile
   return sample;
 }
 
-void check_labels(const Source& source, const Network& network, const Compiled& compiled) {
+void check_labels(Source& source, const Network& network, const Compiled& compiled) {
   const std::vector<Head> heads = heads_of(compiled, network);
   const std::vector<Shape> outputs = network.output_shapes();
   const auto targets = fields_of(source, Role::y);
@@ -80,12 +112,16 @@ void check_labels(const Source& source, const Network& network, const Compiled& 
     const Field& field = *targets[next++];
     const int64_t classes = heads[o].loss ? target_classes(*heads[o].loss, outputs[o]) : 0;
     if (classes == 0) continue;
+    std::optional<int64_t> ignored;
+    if (heads[o].loss->options.has("ignore_class"))
+      ignored = heads[o].loss->options.integer("ignore_class");
     check_below(source, field,
-                heads.size() > 1 ? "labels of " + network.output_names()[o] : "labels", classes);
+                heads.size() > 1 ? "labels of " + network.output_names()[o] : "labels", classes,
+                ignored);
   }
 }
 
-void check_tokens(const Source& source, const Network& network) {
+void check_tokens(Source& source, const Network& network) {
   const auto inputs = fields_of(source, Role::x);
   for (size_t i = 0; i < inputs.size() && i < network.input_shapes().size(); ++i)
     if (network.vocabulary(i) > 0)

@@ -19,10 +19,11 @@ std::vector<const Field*> fields_of(const Source& source, Role role);
 SampleSpec sample_of(const Source& source, const Network& network, const Compiled& compiled,
                      double x_scale);
 
-// Throws DataError unless every label that a loss indexes with is below its classes.
-void check_labels(const Source& source, const Network& network, const Compiled& compiled);
+// Throws DataError, with the first sample that is wrong, unless every label that a loss indexes with
+// is below its classes.
+void check_labels(Source& source, const Network& network, const Compiled& compiled);
 // The same for the tokens of a network that reads tokens; nothing for others.
-void check_tokens(const Source& source, const Network& network);
+void check_tokens(Source& source, const Network& network);
 
 // What samples look like that are made for the model: x in its dtype or as tokens, y as its loss
 // wants it.

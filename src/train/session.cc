@@ -41,10 +41,19 @@ void Session::start() {
         std::make_unique<Executor>(prepared.graph, prepared.plan, prepared.kernels, view));
 }
 
-void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+void Session::write_params(size_t signature, const StepParams& params) {
   const size_t last = plan_.prepared[signature].graph.inputs.size() - 1;
   std::memcpy(executors_[signature]->input(last), &params, sizeof params);
+}
+
+void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+  write_params(signature, params);
   executors_[signature]->step(times);
+}
+
+bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
+  write_params(signature, params);
+  return executors_[signature]->step_if_finite(times);
 }
 
 Bytes Session::used_bytes() const {

@@ -87,6 +87,10 @@ class Session {
   const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
   Executor& executor(size_t signature) { return *executors_[signature]; }
   void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+  // The same, but leaves the weights as they are where the loss is not finite; false then.
+  bool run_if_finite(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+
+  void write_params(size_t signature, const StepParams& params);
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 
