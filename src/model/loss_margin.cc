@@ -99,7 +99,9 @@ LossResult circle(const Call& call) {
   const Tensor pushed = scale(multiply(far, scale(distance, -1, 1 - margin)), gamma);
   const Tensor values = softplus(
       add(masked_log_sum(pulled, positive_pairs), masked_log_sum(pushed, negative_pairs)));
-  return {values, {}, greater_mask(values, zero)};
+  // Through integers: a mask has no slope.
+  const Tensor counts = cast(greater_mask(values, zero), Dtype::int32);
+  return {values, {}, cast(counts, values.dtype())};
 }
 
 }  // namespace pl::formula
