@@ -164,8 +164,7 @@ int run_train(const RunOptions& options) {
                  "this system\n",
                  format_bytes(peak).c_str(), format_bytes(setup.report.process).c_str());
   if (!result.finite)
-    throw BackendError("[train] step " + std::to_string(result.steps) +
-                       ": the loss is not finite" +
+    throw BackendError("[train] step " + std::to_string(result.steps) + ": the loss is not finite" +
                        (result.cause.empty() ? "" : ": " + result.cause) +
                        "; lower --learning-rate");
   if (const std::string path = session.variables().first_non_finite(); !path.empty())

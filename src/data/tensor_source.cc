@@ -149,8 +149,8 @@ class RangeSource : public Source {
       }
       for (size_t f = 0; f < destinations.size(); ++f)
         places_[f] = destinations[f] ? static_cast<char*>(destinations[f]) +
-                                          static_cast<Bytes>(done) * fields()[f].sample.bytes()
-                                    : nullptr;
+                                           static_cast<Bytes>(done) * fields()[f].sample.bytes()
+                                     : nullptr;
       source_.read({moved.data(), part.size()}, places_);
     }
   }
@@ -171,7 +171,8 @@ std::unique_ptr<Source> tensor_source(const std::vector<NamedTensor>& x,
   check(!x.empty(), "at least one input");
   std::vector<Column> columns;
   for (const auto& [name, values] : x) columns.push_back(make_column(name, values));
-  for (const auto& [name, values] : y) finish_labels(columns.emplace_back(make_column(name, values)));
+  for (const auto& [name, values] : y)
+    finish_labels(columns.emplace_back(make_column(name, values)));
   for (const auto& [name, values] : weights) {
     Column& column = columns.emplace_back(make_column(name, values));
     column.field.role = Role::weight;
@@ -195,9 +196,7 @@ std::unique_ptr<Source> tensor_source(Tensor x, Tensor y) {
   return tensor_source({{"x", std::move(x)}}, {{"y", std::move(y)}});
 }
 
-std::unique_ptr<Source> tensor_source(Tensor x) {
-  return tensor_source({{"x", std::move(x)}}, {});
-}
+std::unique_ptr<Source> tensor_source(Tensor x) { return tensor_source({{"x", std::move(x)}}, {}); }
 
 std::unique_ptr<Source> range_source(Source& source, int64_t begin, int64_t size) {
   return std::make_unique<RangeSource>(source, begin, size);

@@ -52,8 +52,9 @@ class ClassWeights final : public WeightedSource {
     size_t targets = 0;
     for (size_t f = 0; f < source.fields().size(); ++f) {
       if (source.fields()[f].role == Role::weight)
-        throw UserError("[fit] class_weight: expected samples without weights of their own, "
-                        "received both");
+        throw UserError(
+            "[fit] class_weight: expected samples without weights of their own, "
+            "received both");
       if (source.fields()[f].role != Role::y) continue;
       y_ = f;
       ++targets;

@@ -188,8 +188,7 @@ void Executor::watch_forward(const Watch& watch) {
   watch_ = nullptr;
 }
 
-void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times,
-                   size_t first) {
+void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times, size_t first) {
   using Clock = std::chrono::steady_clock;
   const Bound* current = nullptr;
   Clock::time_point before;

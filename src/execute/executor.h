@@ -2,8 +2,8 @@
 // prepared kernels that allocates nothing.
 #pragma once
 
-#include <functional>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -63,8 +63,8 @@ class Executor {
   // The same, but ends behind the step that writes the first kept value, a scalar (the loss), when
   // that is not finite. False: it ended there, and no weight was written.
   bool step_if_finite(StepTimes* times = nullptr);
-  // Runs the steps up to that one, and shows each to `watch` when it has run (with the graph that it
-  // is of: a loop's body, or the whole), until that answers false.
+  // Runs the steps up to that one, and shows each to `watch` when it has run (with the graph that
+  // it is of: a loop's body, or the whole), until that answers false.
   using Watch = std::function<bool(const Graph& graph, const Bound& step)>;
   void watch_forward(const Watch& watch);
 

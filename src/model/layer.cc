@@ -44,9 +44,8 @@ Symbolic Input(Shape shape, std::string name) {
     if (dim <= 0)
       throw UserError("[build] Input: expected positive dimensions, received " + shape.text());
   shape.elements();
-  return Symbolic(
-      std::make_shared<Symbolic::Origin>(
-          Symbolic::Origin{nullptr, {}, std::move(shape), std::move(name)}));
+  return Symbolic(std::make_shared<Symbolic::Origin>(
+      Symbolic::Origin{nullptr, {}, std::move(shape), std::move(name)}));
 }
 
 }  // namespace pl

@@ -104,7 +104,7 @@ class Symbolic {
     Shape shape;
     std::string name = "";  // of an input
     // Of a layer inside a model that is used as a layer:
-    std::string path = "";  // "inner/dense"
+    std::string path = "";              // "inner/dense"
     std::optional<bool> training = {};  // runs in that mode whatever the outer model does
     std::shared_ptr<const WeightValues> values = nullptr;
   };

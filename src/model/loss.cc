@@ -20,12 +20,16 @@ struct Entry {
 };
 // The one list of losses.
 constexpr Entry kLosses[] = {
-    {"sparse_categorical_crossentropy", "", formula::sparse_categorical_crossentropy, "axis ignore_class"},
+    {"sparse_categorical_crossentropy", "", formula::sparse_categorical_crossentropy,
+     "axis ignore_class"},
     {"categorical_crossentropy", "", formula::categorical_crossentropy, "axis label_smoothing"},
-    {"categorical_focal_crossentropy", "", formula::categorical_focal_crossentropy, "alpha axis gamma label_smoothing"},
-    {"categorical_generalized_cross_entropy", "", formula::categorical_generalized_cross_entropy, "axis q"},
+    {"categorical_focal_crossentropy", "", formula::categorical_focal_crossentropy,
+     "alpha axis gamma label_smoothing"},
+    {"categorical_generalized_cross_entropy", "", formula::categorical_generalized_cross_entropy,
+     "axis q"},
     {"binary_crossentropy", "bce", formula::binary_crossentropy, "label_smoothing"},
-    {"binary_focal_crossentropy", "", formula::binary_focal_crossentropy, "alpha apply_class_balancing gamma label_smoothing"},
+    {"binary_focal_crossentropy", "", formula::binary_focal_crossentropy,
+     "alpha apply_class_balancing gamma label_smoothing"},
     {"mean_squared_error", "mse", formula::mean_squared_error, ""},
     {"mean_absolute_error", "mae", formula::mean_absolute_error, ""},
     {"mean_absolute_percentage_error", "mape", formula::mean_absolute_percentage_error, ""},
@@ -93,8 +97,8 @@ void check_loss(const Loss& loss) {
   const std::string known = " " + std::string(get_loss(loss.name).options) + " ";
   for (const auto& [option, value] : loss.options.entries())
     if (known.find(" " + option + " ") == std::string::npos)
-      throw UserError("[compile] " + loss.name + ": expected options among" + known +
-                      "received '" + option + "'");
+      throw UserError("[compile] " + loss.name + ": expected options among" + known + "received '" +
+                      option + "'");
 }
 
 namespace {

@@ -20,8 +20,9 @@ using LossFunction = std::function<Tensor(const Tensor& y_true, const Tensor& y_
 struct Loss {
   std::string name;  // "sparse_categorical_crossentropy", "mean_squared_error", ...
   bool from_logits = false;
-  std::string reduction = "sum_over_batch_size";  // "mean", "sum", "mean_with_sample_weight", "none"
-  Attrs options = {};  // label_smoothing, axis, delta, ...; absent: Keras's default
+  std::string reduction =
+      "sum_over_batch_size";        // "mean", "sum", "mean_with_sample_weight", "none"
+  Attrs options = {};               // label_smoothing, axis, delta, ...; absent: Keras's default
   LossFunction function = nullptr;  // the user's; the name is for messages then
 
   // The reduced loss; sample_weight (B,) or like the values.

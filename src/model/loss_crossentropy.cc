@@ -85,8 +85,7 @@ LossResult sparse_categorical_crossentropy(const Call& given) {
   call.y_true = cast(call.y_true, Dtype::int32);
   LossResult result;
   if (call.loss.options.has("ignore_class"))
-    call.y_true =
-        counted_labels(call, classes, result.mask, wide(call.y_pred.dtype()));
+    call.y_true = counted_labels(call, classes, result.mask, wide(call.y_pred.dtype()));
   if (const Tensor logits = logits_of(call, "softmax"); logits.defined()) {
     auto [values, scores] = sparse_softmax_cross_entropy(logits, call.y_true);
     result.values = values;
@@ -134,8 +133,7 @@ LossResult categorical_generalized_cross_entropy(const Call& given) {
     labels = reshape(labels, std::move(dims));
   }
   const double q = call.option("q", 0.5);
-  const Tensor right =
-      reduce_sum(multiply(p, one_hot(labels, p.shape().back(), p.dtype())), {-1});
+  const Tensor right = reduce_sum(multiply(p, one_hot(labels, p.shape().back(), p.dtype())), {-1});
   return {scale(power(right, q), -1 / q, 1 / q), {}, {}};
 }
 

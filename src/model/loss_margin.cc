@@ -30,9 +30,7 @@ std::vector<int64_t> axes_of(const Call& call) {
 }  // namespace
 
 LossResult hinge(const Call& call) { return {mean_of_last(margins(call)), {}, {}}; }
-LossResult squared_hinge(const Call& call) {
-  return {mean_of_last(square(margins(call))), {}, {}};
-}
+LossResult squared_hinge(const Call& call) { return {mean_of_last(square(margins(call))), {}, {}}; }
 
 LossResult categorical_hinge(const Call& call) {
   const Tensor p = widened(call.y_pred), y = targets_like(call.y_true, p);
@@ -56,8 +54,8 @@ LossResult tversky(const Call& call) {
   const Tensor both = reduce_sum(multiply(y, p), axes);
   const Tensor missed = reduce_sum(multiply(scale(p, -1, 1), y), axes);
   const Tensor added = reduce_sum(multiply(p, scale(y, -1, 1)), axes);
-  const Tensor all = add(both, add(scale(missed, call.option("alpha", 0.5)),
-                                   scale(added, call.option("beta", 0.5))));
+  const Tensor all = add(
+      both, add(scale(missed, call.option("alpha", 0.5)), scale(added, call.option("beta", 0.5))));
   return {scale(divide(both, scale(all, 1, kEpsilon)), -1, 1), {}, {}};
 }
 
@@ -97,8 +95,8 @@ LossResult circle(const Call& call) {
   const Tensor far = maximum(multiply(scale(distance, -1, 1 + margin), negative_pairs), zero);
   const Tensor pulled = scale(multiply(near, scale(distance, -1, margin)), -gamma);
   const Tensor pushed = scale(multiply(far, scale(distance, -1, 1 - margin)), gamma);
-  const Tensor values = softplus(
-      add(masked_log_sum(pulled, positive_pairs), masked_log_sum(pushed, negative_pairs)));
+  const Tensor values =
+      softplus(add(masked_log_sum(pulled, positive_pairs), masked_log_sum(pushed, negative_pairs)));
   // Through integers: a mask has no slope.
   const Tensor counts = cast(greater_mask(values, zero), Dtype::int32);
   return {values, {}, cast(counts, values.dtype())};

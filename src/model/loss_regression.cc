@@ -35,9 +35,7 @@ Tensor power(const Tensor& x, double exponent) {
   return exp(scale(log(maximum(x, constant(kLeast, x))), exponent));
 }
 
-Tensor mean_of_last(const Tensor& x) {
-  return x.shape().rank() < 2 ? x : reduce_mean(x, {-1});
-}
+Tensor mean_of_last(const Tensor& x) { return x.shape().rank() < 2 ? x : reduce_mean(x, {-1}); }
 
 Tensor normalized(const Tensor& x, int64_t axis) {
   const Tensor squares = reduce_sum(square(x), {axis}, true);

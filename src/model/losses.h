@@ -86,7 +86,8 @@ struct CategoricalGeneralizedCrossEntropyOptions {
 Loss CategoricalGeneralizedCrossEntropy(
     const CategoricalGeneralizedCrossEntropyOptions& options = {});
 
-// Sums run over `axis`; empty: over everything, samples included, so that the batch cannot be split.
+// Sums run over `axis`; empty: over everything, samples included, so that the batch cannot be
+// split.
 struct DiceOptions {
   std::vector<int64_t> axis = {};
   std::string reduction = "sum_over_batch_size";

@@ -23,9 +23,7 @@ struct Metric {
   Metric(const char* name);  // throws UserError listing the known metrics
   Metric(const std::string& name) : Metric(name.c_str()) {}
   Metric(std::string log_name, Sums batch_sums, Result from_totals)
-      : name(std::move(log_name)),
-        sums(std::move(batch_sums)),
-        result(std::move(from_totals)) {}
+      : name(std::move(log_name)), sums(std::move(batch_sums)), result(std::move(from_totals)) {}
 
   std::string name;  // in logs
   Sums sums;

@@ -54,10 +54,10 @@ Metric FBetaScore(const FBetaScoreOptions& o) {
         expect_matrix("f1_score", p);
         const Tensor y = targets_like(y_true, p);
         constexpr double kZero = 1e-9;  // a row of zeros chooses nothing
-        const Tensor chosen =
-            o.threshold ? greater_mask(p, constant(*o.threshold, p))
-                        : multiply(greater_equal_mask(p, reduce_max(p, {-1}, true)),
-                                   greater_mask(abs(p), constant(kZero, p)));
+        const Tensor chosen = o.threshold
+                                  ? greater_mask(p, constant(*o.threshold, p))
+                                  : multiply(greater_equal_mask(p, reduce_max(p, {-1}, true)),
+                                             greater_mask(abs(p), constant(kZero, p)));
         return {class_sums(multiply(chosen, y), weight),
                 class_sums(multiply(chosen, scale(y, -1, 1)), weight),
                 class_sums(multiply(scale(chosen, -1, 1), y), weight), class_sums(y, weight)};
@@ -85,18 +85,19 @@ Metric F1Score(const F1ScoreOptions& o) {
 }
 
 Metric R2Score(const R2ScoreOptions& o) {
-  if (o.class_aggregation != "uniform_average" && o.class_aggregation != "variance_weighted_average")
-    throw UserError("[R2Score] class_aggregation: expected uniform_average or "
-                    "variance_weighted_average, received '" +
-                    o.class_aggregation + "'");
+  if (o.class_aggregation != "uniform_average" &&
+      o.class_aggregation != "variance_weighted_average")
+    throw UserError(
+        "[R2Score] class_aggregation: expected uniform_average or "
+        "variance_weighted_average, received '" +
+        o.class_aggregation + "'");
   return Metric(
       o.name,
       [](const Tensor& y_true, const Tensor& p, const Tensor& weight) -> Tensors {
         const Tensor y = targets_like(y_true, p);
         expect_matrix("r2_score", p);
         return {class_sums(y, weight), class_sums(square(y), weight),
-                class_sums(square(subtract(y, p)), weight),
-                class_sums(scale(y, 0, 1), weight)};
+                class_sums(square(subtract(y, p)), weight), class_sums(scale(y, 0, 1), weight)};
       },
       [o](std::span<const double> state) {
         const PerClass totals{state, 4};

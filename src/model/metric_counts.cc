@@ -250,11 +250,15 @@ double area(const Curve& curve, CurveKind kind, Summation summation) {
 
 }  // namespace
 
-Metric TruePositives(const ThresholdOptions& o) { return one_count(o, "true_positives", Count::tp); }
+Metric TruePositives(const ThresholdOptions& o) {
+  return one_count(o, "true_positives", Count::tp);
+}
 Metric FalsePositives(const ThresholdOptions& o) {
   return one_count(o, "false_positives", Count::fp);
 }
-Metric TrueNegatives(const ThresholdOptions& o) { return one_count(o, "true_negatives", Count::tn); }
+Metric TrueNegatives(const ThresholdOptions& o) {
+  return one_count(o, "true_negatives", Count::tn);
+}
 Metric FalseNegatives(const ThresholdOptions& o) {
   return one_count(o, "false_negatives", Count::fn);
 }

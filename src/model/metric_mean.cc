@@ -43,7 +43,8 @@ Tensor first_largest(const Tensor& x) {
   const Dim classes = x.shape().back();
   const Tensor equal = equal_mask(x, reduce_max(x, {-1}, true));
   // (C, C): 1 where the row's class comes before or is the column's.
-  const Tensor before = transpose(causal_mask_gradient(fill(Shape{classes, classes}, 1, x.dtype())));
+  const Tensor before =
+      transpose(causal_mask_gradient(fill(Shape{classes, classes}, 1, x.dtype())));
   return multiply(equal, equal_mask(matmul(equal, before), constant(1, x)));
 }
 
@@ -105,17 +106,15 @@ Metric RootMeanSquaredError(std::string name) {
 
 Metric CosineSimilarity(int64_t axis, std::string name) {
   return mean_metric(std::move(name), [axis](const Tensor& y, const Tensor& p) {
-    return reduce_sum(multiply(formula::normalized(targets_like(y, p), axis),
-                               formula::normalized(p, axis)),
-                      {axis});
+    return reduce_sum(
+        multiply(formula::normalized(targets_like(y, p), axis), formula::normalized(p, axis)),
+        {axis});
   });
 }
 
 namespace {
 
-Tensor centred(const Tensor& x, int64_t axis) {
-  return subtract(x, reduce_mean(x, {axis}, true));
-}
+Tensor centred(const Tensor& x, int64_t axis) { return subtract(x, reduce_mean(x, {axis}, true)); }
 
 }  // namespace
 
@@ -146,12 +145,11 @@ Metric ConcordanceCorrelation(int64_t axis, std::string name) {
 
 Metric of_loss(const Loss& loss, std::string name) {
   check_loss(loss);
-  return mean_metric(name.empty() ? loss.name : std::move(name),
-                     [loss](const Tensor& y, const Tensor& p) {
-                       const LossResult result = loss_values(loss, y, p);
-                       return result.mask.defined() ? multiply(result.values, result.mask)
-                                                    : result.values;
-                     });
+  return mean_metric(
+      name.empty() ? loss.name : std::move(name), [loss](const Tensor& y, const Tensor& p) {
+        const LossResult result = loss_values(loss, y, p);
+        return result.mask.defined() ? multiply(result.values, result.mask) : result.values;
+      });
 }
 
 }  // namespace pl::metrics

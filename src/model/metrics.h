@@ -51,9 +51,9 @@ Metric RecallAtPrecision(double precision, const CurveOptions& options = {});
 
 struct AUCOptions {
   int64_t num_thresholds = 200;
-  std::string curve = "ROC";                        // "PR", "PRGAIN"
+  std::string curve = "ROC";                       // "PR", "PRGAIN"
   std::string summation_method = "interpolation";  // "minoring", "majoring"
-  bool multi_label = false;                         // the mean of the areas of all labels
+  bool multi_label = false;                        // the mean of the areas of all labels
   bool from_logits = false;
   std::string name = "auc";
 };
@@ -61,7 +61,7 @@ Metric AUC(const AUCOptions& options = {});
 
 // ---- sums for each class
 struct FBetaScoreOptions {
-  std::string average = "macro";         // "micro", "weighted"; Keras's None is no single number
+  std::string average = "macro";  // "micro", "weighted"; Keras's None is no single number
   double beta = 1;
   std::optional<double> threshold = {};  // none: the largest of a row
   std::string name = "fbeta_score";

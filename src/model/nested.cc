@@ -65,8 +65,8 @@ class NestedLayer final : public Layer {
 
 LayerRef nested_layer(const std::string& name, const char* kind, Network network,
                       std::shared_ptr<const WeightValues> values, std::optional<bool> training) {
-  return LayerRef(std::make_shared<NestedLayer>(name, kind, std::move(network), std::move(values),
-                                                training));
+  return LayerRef(
+      std::make_shared<NestedLayer>(name, kind, std::move(network), std::move(values), training));
 }
 
 }  // namespace pl

@@ -145,7 +145,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
 }
 
 void Network::settle_trainable() {
-  for (NetworkWeight& weight : weights_) weight.trainable = !weight.state && weight.layer->trainable;
+  for (NetworkWeight& weight : weights_)
+    weight.trainable = !weight.state && weight.layer->trainable;
   for (Call& call : calls_) call.trainable = call.layer->trainable;
 }
 
@@ -165,8 +166,7 @@ std::shared_ptr<Layer> Network::get_layer(const std::string& name) const {
                       "', which several layers are called; there are " + known);
     found = call.layer;
   }
-  if (!found)
-    throw UserError("[get_layer] expected one of " + known + ", received '" + name + "'");
+  if (!found) throw UserError("[get_layer] expected one of " + known + ", received '" + name + "'");
   return found;
 }
 
@@ -197,8 +197,7 @@ std::vector<std::string> Network::output_names() const {
 int64_t Network::vocabulary(size_t input) const {
   int64_t least = 0;
   for (const Call& call : calls_)
-    if (!call.in.empty() && call.in[0] == static_cast<int>(input) &&
-        call.layer->vocabulary() > 0)
+    if (!call.in.empty() && call.in[0] == static_cast<int>(input) && call.layer->vocabulary() > 0)
       least = least == 0 ? call.layer->vocabulary() : std::min(least, call.layer->vocabulary());
   return least;
 }
@@ -231,9 +230,8 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
     PathScope scope(recorder, call.path);
     for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c)) >> 1);
-    slots[static_cast<size_t>(call.out)] =
-        call.layer->call({in, own, call.training.value_or(training), step_params, stream,
-                          call.trainable});
+    slots[static_cast<size_t>(call.out)] = call.layer->call(
+        {in, own, call.training.value_or(training), step_params, stream, call.trainable});
   }
   Tensors outputs;
   for (int slot : outputs_) outputs.push_back(slots[static_cast<size_t>(slot)]);

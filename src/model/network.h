@@ -15,8 +15,8 @@ struct NetworkWeight {
   std::string path;  // "conv2d/kernel"
   Shape shape;
   std::string initializer;
-  bool trainable;      // the optimiser moves it
-  bool state = false;  // moved by its layer if at all, such as a moving average
+  bool trainable;                          // the optimiser moves it
+  bool state = false;                      // moved by its layer if at all, such as a moving average
   std::shared_ptr<Layer> layer = nullptr;  // whose weights()[index] it is
   size_t index = 0;
   std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
@@ -30,9 +30,9 @@ class Network {
     std::string path;  // "dense", or "inner/dense" of a model used as a layer
     std::vector<int> in;
     int out;
-    Shape shape;               // of one sample of the result
-    std::vector<int> weights;  // into weights()
-    bool trainable = true;     // Layer::trainable as it was settled
+    Shape shape;                        // of one sample of the result
+    std::vector<int> weights;           // into weights()
+    bool trainable = true;              // Layer::trainable as it was settled
     std::optional<bool> training = {};  // runs in that mode whatever is asked for
   };
 

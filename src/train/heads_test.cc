@@ -47,7 +47,8 @@ struct Samples {
 const FitOptions kFit{.batch_size = 6, .epochs = 2, .shuffle = false, .verbose = 0, .threads = 1};
 
 Sequential network(const char* activation = "linear") {
-  return Sequential(Shape{4}, {Dense(5, {.activation = "tanh"}), Dense(3, {.activation = activation})});
+  return Sequential(Shape{4},
+                    {Dense(5, {.activation = "tanh"}), Dense(3, {.activation = activation})});
 }
 
 std::vector<double> losses_of(const LossChoices& loss, const Tensor& y, FitOptions options,
@@ -170,8 +171,7 @@ TEST(Heads, AModelIsALayerOfAnother) {
                           static_cast<size_t>(before[w].meta().bytes())),
               0);
   EXPECT_EQ(outer.get_layer("inner/dense_1").get(), inner.get_layer("dense_1").get());
-  expect_in("inner/dense, inner/dense_1, dense",
-            message_of([&] { outer.get_layer("dense_2"); }));
+  expect_in("inner/dense, inner/dense_1, dense", message_of([&] { outer.get_layer("dense_2"); }));
   outer.fit(data.x, data.numbers, kFit);
   expect_in("inner/dense_1 (Dense)", outer.summary());
   // Functionally, twice: one set of weights.
@@ -181,7 +181,8 @@ TEST(Heads, AModelIsALayerOfAnother) {
 }
 
 TEST(Heads, AnErrorInAModelsLayerNamesItsPath) {
-  Sequential stage(Shape{8, 8, 4}, {Conv2D(6, 3, {.name = "conv0"}), Conv2D(6, 3, {.name = "conv1"})});
+  Sequential stage(Shape{8, 8, 4},
+                   {Conv2D(6, 3, {.name = "conv0"}), Conv2D(6, 3, {.name = "conv1"})});
   stage.set_name("stage2");
   const std::string text = message_of([&] {
     Sequential model(Shape{4, 4, 4}, {Activation("relu"), stage, Flatten()});
@@ -265,15 +266,19 @@ TEST(Heads, WhatDoesNotBelongTogetherIsRefusedByName) {
               model.compile({.optimizer = SGD(), .loss = losses::Huber({.reduction = "none"})});
             }));
   model.compile({.optimizer = SGD(), .loss = "mse", .dtype = kWide});
-  expect_in("expected samples for 2 inputs, received 1",
-            message_of([&] { model.fit(data.x, {data.numbers, data.numbers}, kFit); }));
-  expect_in("expected targets for 2 outputs, received 1",
-            message_of([&] { model.fit({data.x, data.x}, data.numbers, kFit); }));
+  expect_in("expected samples for 2 inputs, received 1", message_of([&] {
+              model.fit(data.x, {data.numbers, data.numbers}, kFit);
+            }));
+  expect_in("expected targets for 2 outputs, received 1", message_of([&] {
+              model.fit({data.x, data.x}, data.numbers, kFit);
+            }));
   expect_in("x: expected values for a, b, received a, c", message_of([&] {
               model.fit({{"a", data.x}, {"c", data.x}}, {data.numbers, data.numbers}, kFit);
             }));
   expect_in("expected targets of float64 (3,) per sample for output two, received int32 ()",
-            message_of([&] { model.fit({data.x, data.x}, {data.numbers, data.labels}, kFit); }));
+            message_of([&] {
+              model.fit({data.x, data.x}, {data.numbers, data.labels}, kFit);
+            }));
   FitOptions options = kFit;
   options.class_weight = {{0, 2.0}};
   expect_in("class_weight: expected a model with one output", message_of([&] {

@@ -52,8 +52,8 @@ class Means {
       for (const LogTerm& term : logs_) {
         size_t numbers = 1;  // samples
         for (size_t k = 0; k < term.count; ++k)
-          numbers += static_cast<size_t>(
-              graph.values[index(graph.keep[term.first + k])].meta.elements());
+          numbers +=
+              static_cast<size_t>(graph.values[index(graph.keep[term.first + k])].meta.elements());
         states_.emplace_back(numbers, 0.0);
       }
       break;
@@ -309,7 +309,8 @@ class Trainer {
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples) {
   std::vector<Signature> list = signatures_for(StepKind::train, options.batch, train_samples);
-  for (const Signature& signature : signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
+  for (const Signature& signature :
+       signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
     list.push_back(signature);
   return list;
 }
@@ -350,8 +351,8 @@ void predict(Session& session, Source& source, int64_t batch, const std::vector<
 }
 
 Bytes loop_bytes(const LoopOptions& options) {
-  return std::max(options.batch, validation_batch(options)) *
-             static_cast<Bytes>(sizeof(int64_t)) * 2 +
+  return std::max(options.batch, validation_batch(options)) * static_cast<Bytes>(sizeof(int64_t)) *
+             2 +
          static_cast<Bytes>(kTimesKept * sizeof(double));
 }
 

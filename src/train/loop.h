@@ -14,9 +14,9 @@ namespace pl {
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
-  int64_t initial_epoch = 0;     // so many of them are done already
-  int64_t validation_batch = 0;  // 0: as batch
-  int64_t validation_freq = 1;   // every so many epochs
+  int64_t initial_epoch = 0;          // so many of them are done already
+  int64_t validation_batch = 0;       // 0: as batch
+  int64_t validation_freq = 1;        // every so many epochs
   std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
   std::optional<int64_t> steps_per_epoch =
       {};                       // default: one pass over the data; may be more or less

@@ -39,8 +39,9 @@ struct LossChoice {
   LossChoice(const char* name) : value(loss_from_name(name ? name : "")) {}
   LossChoice(const std::string& name) : value(loss_from_name(name)) {}
   template <class F>
-    requires(std::invocable<F, const Tensor&, const Tensor&> && !std::same_as<F, Loss>)
-  LossChoice(F function) : value(Loss{.name = "loss", .function = std::move(function)}) {}
+  requires(std::invocable<F, const Tensor&, const Tensor&> && !std::same_as<F, Loss>)
+      LossChoice(F function)
+      : value(Loss{.name = "loss", .function = std::move(function)}) {}
   std::optional<Loss> value;  // none: the output is not trained on
 };
 
@@ -48,8 +49,8 @@ struct LossChoice {
 struct LossChoices {
   LossChoices() = default;
   template <class T>
-    requires(std::constructible_from<LossChoice, T>)
-  LossChoices(T&& loss) : every(LossChoice(std::forward<T>(loss))) {}
+  requires(std::constructible_from<LossChoice, T>) LossChoices(T&& loss)
+      : every(LossChoice(std::forward<T>(loss))) {}
   LossChoices(std::initializer_list<LossChoice> each) : in_order(each) {}
   LossChoices(std::initializer_list<std::pair<const char*, LossChoice>> each)
       : by_name(each.begin(), each.end()) {}
@@ -82,8 +83,8 @@ struct CompileOptions {
   OptimizerChoice optimizer = {};  // required: Keras's default, RMSprop, is not built yet
   LossChoices loss = {};           // required
   MetricChoices metrics = {};
-  Policy dtype = Dtype::float32;  // float32, float64 or kMixedBfloat16
-  LossWeights loss_weights = {};  // of the outputs; 1 by default
+  Policy dtype = Dtype::float32;        // float32, float64 or kMixedBfloat16
+  LossWeights loss_weights = {};        // of the outputs; 1 by default
   MetricChoices weighted_metrics = {};  // as metrics, with the samples' weights
 };
 
@@ -129,15 +130,16 @@ struct FitOptions {
   int verbose = 1;    // 0 silent, 1 progress bar, 2 one line per epoch
   int threads = 0;    // 0: as in the last call; all cores at first
   std::optional<double> x_scale = {};  // multiplies x; default: as in the last call, 1 at first
-  // Of each sample in the loss: (samples,), or for each position (samples, T); by output if need be.
+  // Of each sample in the loss: (samples,), or for each position (samples, T); by output if need
+  // be.
   Values sample_weight = {};
   // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
   // named. Of training samples only.
   std::map<int64_t, double> class_weight = {};
-  int64_t initial_epoch = 0;            // epochs before this one are done already
-  int64_t steps_per_epoch = 0;          // 0: one pass over the samples
-  int64_t validation_batch_size = 0;    // 0: as batch_size
-  int64_t validation_freq = 1;          // after every so many epochs
+  int64_t initial_epoch = 0;          // epochs before this one are done already
+  int64_t steps_per_epoch = 0;        // 0: one pass over the samples
+  int64_t validation_batch_size = 0;  // 0: as batch_size
+  int64_t validation_freq = 1;        // after every so many epochs
 };
 
 // One batch: all samples given.

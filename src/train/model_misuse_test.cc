@@ -99,9 +99,8 @@ TEST(Misuse, ALossThatIsNaNNamesTheStepAndTheFirstLayer) {
       weights[w].data_as<float>()[i] = (w == 0 ? 1e20f : 1e30f) * (i % 2 == 0 ? 1 : 2);
   model.set_weights(weights);
   for (int64_t split : {1, 2}) {
-    const std::string text = message_of([&] {
-      model.fit(data.x, data.y, {.split = split, .verbose = 0, .threads = 1});
-    });
+    const std::string text = message_of(
+        [&] { model.fit(data.x, data.y, {.split = split, .verbose = 0, .threads = 1}); });
     expect_in("[fit] step 1: the loss is not finite: overflows is the first layer", text);
     expect_in("lower the optimizer's learning_rate", text);
   }
@@ -125,9 +124,8 @@ TEST(Misuse, AModelThatIsNotBuiltSaysHow) {
   Sequential model({Dense(2)});
   expect_in("[summary] sequential: expected an input shape; give it first",
             message_of([&] { model.summary(); }));
-  expect_in("[fit] sequential: expected compile() before it", message_of([&] {
-              model.fit(Samples().x, Samples().y);
-            }));
+  expect_in("[fit] sequential: expected compile() before it",
+            message_of([&] { model.fit(Samples().x, Samples().y); }));
 }
 
 TEST(Misuse, AWrongShapeInTheMiddleNamesTheLayersPath) {
@@ -137,8 +135,7 @@ TEST(Misuse, AWrongShapeInTheMiddleNamesTheLayersPath) {
   for (int i = 0; i < 13; ++i) layers.push_back(Activation("relu"));
   Sequential model(layers);
   model.set_name("model");
-  expect_in("[build] model/stage2/conv1: expected",
-            message_of([&] { model.build(Shape{10}); }));
+  expect_in("[build] model/stage2/conv1: expected", message_of([&] { model.build(Shape{10}); }));
 }
 
 }  // namespace

@@ -79,8 +79,8 @@ class FitSources {
     if (!options.validation_data.empty()) {
       // Keras: validation_data wins over validation_split.
       const Data& given = options.validation_data;
-      validation =
-          given.source ? given.source : own(source_of(state, given.x, given.y, given.sample_weight));
+      validation = given.source ? given.source
+                                : own(source_of(state, given.x, given.y, given.sample_weight));
     } else if (split > 0) {
       const auto at =
           static_cast<int64_t>(std::floor(static_cast<double>(data.size()) * (1 - split)));
@@ -303,8 +303,8 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
 namespace {
 
 int64_t rows_of(const Values& x) {
-  const bool known = !x.empty() && x.list[0].values.defined() &&
-                     x.list[0].values.shape().rank() > 0;
+  const bool known =
+      !x.empty() && x.list[0].values.defined() && x.list[0].values.shape().rank() > 0;
   return known ? std::max<int64_t>(1, x.list[0].values.shape()[0]) : 1;
 }
 

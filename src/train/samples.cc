@@ -28,8 +28,8 @@ namespace {
 // What the losses want of each target; nothing where any will do. Empty before compile().
 std::vector<std::optional<Meta>> wanted_targets(const Network& network, const Compiled& compiled) {
   std::vector<std::optional<Meta>> list;
-  const bool settled = !compiled.heads.empty() || compiled.loss.function ||
-                       !compiled.loss.name.empty();
+  const bool settled =
+      !compiled.heads.empty() || compiled.loss.function || !compiled.loss.name.empty();
   if (!settled || !network.built()) return list;
   const std::vector<Head> heads = heads_of(compiled, network);
   const std::vector<Shape> outputs = network.output_shapes();
@@ -124,8 +124,7 @@ void check_labels(Source& source, const Network& network, const Compiled& compil
 void check_tokens(Source& source, const Network& network) {
   const auto inputs = fields_of(source, Role::x);
   for (size_t i = 0; i < inputs.size() && i < network.input_shapes().size(); ++i)
-    if (network.vocabulary(i) > 0)
-      check_below(source, *inputs[i], "tokens", network.vocabulary(i));
+    if (network.vocabulary(i) > 0) check_below(source, *inputs[i], "tokens", network.vocabulary(i));
 }
 
 SampleSpec wanted_sample(const Network& network, const Compiled& compiled) {

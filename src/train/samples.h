@@ -19,8 +19,8 @@ std::vector<const Field*> fields_of(const Source& source, Role role);
 SampleSpec sample_of(const Source& source, const Network& network, const Compiled& compiled,
                      double x_scale);
 
-// Throws DataError, with the first sample that is wrong, unless every label that a loss indexes with
-// is below its classes.
+// Throws DataError, with the first sample that is wrong, unless every label that a loss indexes
+// with is below its classes.
 void check_labels(Source& source, const Network& network, const Compiled& compiled);
 // The same for the tokens of a network that reads tokens; nothing for others.
 void check_tokens(Source& source, const Network& network);

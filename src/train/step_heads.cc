@@ -157,8 +157,7 @@ StepInputs trace_inputs(Recorder& recorder, const Network& network, const std::v
   for (size_t i = 0; i < raw_x.size(); ++i)
     result.x.push_back(
         cast_input(raw_x[i], sample.x_scale, network.vocabulary(i) > 0, compiled.dtype));
-  for (const Tensor& y : raw_y)
-    result.y.push_back(is_floating(y.dtype()) ? cast(y, variable) : y);
+  for (const Tensor& y : raw_y) result.y.push_back(is_floating(y.dtype()) ? cast(y, variable) : y);
   Tensors weights;
   for (const Tensor& weight : result.weights) weights.push_back(cast(weight, variable));
   result.weights.clear();

@@ -68,8 +68,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   const StepInputs inputs =
       trace_inputs(recorder, network, heads, compiled, signature, sample, *layout);
   const Tensor& params = inputs.params;
-  const Tensors outputs =
-      network.call(inputs.x, weights, training, params, compiled.dtype.compute);
+  const Tensors outputs = network.call(inputs.x, weights, training, params, compiled.dtype.compute);
   if (predicting) {
     for (const Tensor& output : outputs)
       recorder.keep(cast(output, compiled.dtype.variable), "output");

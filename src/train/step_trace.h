@@ -24,9 +24,9 @@ struct Head {
 // What compile() settles.
 struct Compiled {
   OptimizerRef optimizer;
-  Loss loss;           // of every output, unless there are heads
-  MetricList metrics;  // of a network with one output, unless there are heads
-  Policy dtype;        // of variables and of the computation
+  Loss loss;                     // of every output, unless there are heads
+  MetricList metrics;            // of a network with one output, unless there are heads
+  Policy dtype;                  // of variables and of the computation
   std::vector<Head> heads = {};  // one for each output; empty: as above
 };
 
@@ -73,7 +73,7 @@ struct HostFact {
   enum class Kind : uint8_t { factor, binary };
   Kind kind;
   Loss loss;
-  size_t target = 0;                 // input with the targets
+  size_t target = 0;                  // input with the targets
   std::optional<size_t> weight = {};  // input with the weights
 };
 

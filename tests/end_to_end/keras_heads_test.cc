@@ -1,6 +1,6 @@
-// Losses with their gradients, metrics over batches, and fits with weights and several ends, against
-// Keras in float64. tests/golden/keras_heads.py made the answers; numbers come from the same counter
-// hash.
+// Losses with their gradients, metrics over batches, and fits with weights and several ends,
+// against Keras in float64. tests/golden/keras_heads.py made the answers; numbers come from the
+// same counter hash.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,10 +23,9 @@ using ::pl::testing::hashed_reals;
 constexpr uint32_t kY = 1, kP = 2, kW = 3;
 
 const Json& answers() {
-  static const Json json = parse_json(
-      ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                "/tests/golden/keras_heads.json"),
-      "keras_heads.json");
+  static const Json json = parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
+                                                                "/tests/golden/keras_heads.json"),
+                                      "keras_heads.json");
   return json;
 }
 
@@ -118,8 +117,7 @@ std::vector<double> gradient_of(const Loss& loss, const Tensor& y, const Tensor&
   for (const Tensor& value : values) inputs.push_back(recorder.input("in", value.meta(), true));
   const Tensor total = loss(inputs[0], inputs[1], weight.defined() ? inputs[2] : Tensor());
   recorder.keep(total, "loss");
-  const Tensor gradient =
-      gradients(total, {inputs[1]}, fill(Shape{}, 1, total.dtype()))[0];
+  const Tensor gradient = gradients(total, {inputs[1]}, fill(Shape{}, 1, total.dtype()))[0];
   recorder.keep(gradient, "gradient");
   CpuBackend backend(1);
   PlannedRun run(recorder.take(), backend);
