@@ -130,6 +130,8 @@ std::vector<double> gradient_of(const Loss& loss, const Tensor& y, const Tensor&
 }
 
 void check_case(const Json& c, Dtype dtype, double tolerance) {
+  CpuBackend backend(1);
+  const BackendScope eager(backend);
   Loss loss = loss_of(c);
   const Shape shape = shape_of(c.at("shape", "case"));
   const int64_t classes = c.at("classes", "case").as_integer("classes");
@@ -191,6 +193,8 @@ Metric metric_of(const std::string& key) {
 }
 
 TEST(KerasHeads, MetricsOverThreeBatches) {
+  CpuBackend backend(1);
+  const BackendScope eager(backend);
   const int64_t batches[] = {5, 5, 3};
   for (const Json& c : answers().at("metrics", "answers").as_array("metrics")) {
     const std::string key = c.at("key", "case").as_string("key");
