@@ -14,7 +14,9 @@ Tensors mean_sums(const Tensor& values, const Tensor& weight) {
     if (values.shape().rank() > 0) return {reduce_sum(mean_of_positions(values))};
     return {values, fill(Shape{}, 1, values.dtype())};  // one number for the whole batch
   }
-  Tensor v = values, w = cast(weight, values.dtype());
+  // In the wider of both: accuracies are float32 whatever the predictions are.
+  const bool widen = size_of(weight.dtype()) > size_of(values.dtype());
+  Tensor v = widen ? cast(values, weight.dtype()) : values, w = cast(weight, v.dtype());
   // Keras: a last dimension of 1 is dropped or added where the ranks differ by it.
   if (w.shape().rank() == v.shape().rank() + 1 && w.shape().back() == 1)
     w = reshape(w, v.shape().dims());

@@ -18,8 +18,13 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
 from counter_hash import hashes, real  # noqa: E402
+from keras.src import backend  # noqa: E402
 
 keras.config.set_floatx("float64")
+# Keras takes these in float32 whatever the dtype is; here they are what its formulas say.
+for name in ("mean", "std", "var"):
+    setattr(backend.numpy, name, lambda x, axis=None, keepdims=False, f=getattr(jax.numpy, name): f(
+        x, axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims))
 Y, P, W = 1, 2, 3  # salts; a batch adds 10 times its number
 
 
