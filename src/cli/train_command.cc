@@ -148,7 +148,7 @@ int run_train(const RunOptions& options) {
   if (const std::string warning = check_resident(setup.report); !warning.empty())
     std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
   setup.loop.time_kernels = true;
-  ProgressBar bar(out, setup.compiled.metrics);
+  ProgressBar bar(out, log_names(session.plan()));
   Both both(bar, log);
   TrainObserver& observer = options.json ? static_cast<TrainObserver&>(log) : both;
   const LoopResult result =
@@ -164,8 +164,9 @@ int run_train(const RunOptions& options) {
                  "this system\n",
                  format_bytes(peak).c_str(), format_bytes(setup.report.process).c_str());
   if (!result.finite)
-    throw BackendError("[train] step " + std::to_string(result.steps) +
-                       ": the loss is not finite; lower --learning-rate");
+    throw BackendError("[train] step " + std::to_string(result.steps) + ": the loss is not finite" +
+                       (result.cause.empty() ? "" : ": " + result.cause) +
+                       "; lower --learning-rate");
   if (const std::string path = session.variables().first_non_finite(); !path.empty())
     throw BackendError("[train] " + path +
                        ": a value is not finite at the end; lower --learning-rate");

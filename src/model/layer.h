@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,10 @@ struct LayerCall {
   bool training;
   const Tensor& step_params;  // for random layers
   int64_t stream;             // key of random numbers: hash of layer path and call index
+  bool trainable = true;      // Layer::trainable when the model was compiled
 };
+
+class Symbolic;
 
 class Layer {
  public:
@@ -45,7 +49,15 @@ class Layer {
   // Above 0: the input is int32 tokens in [0, vocabulary()), and is not cast to a floating dtype.
   virtual int64_t vocabulary() const { return 0; }
 
+  // What calling it on symbols gives; a model used as a layer puts its own layers there. Throws
+  // UserError with the layer's path.
+  virtual std::vector<Symbolic> connect(const std::shared_ptr<Layer>& self,
+                                        const std::vector<Symbolic>& in);
+
   std::string name;  // given by the user, or by the network ("dense_1")
+  // False: training leaves its weights as they are, and keeps neither gradients nor optimiser state
+  // for them. compile() settles it.
+  bool trainable = true;
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights
 
@@ -62,8 +74,6 @@ class Layer {
   std::vector<Weight> weights_;
 };
 
-class Symbolic;
-
 // A shared handle to a layer; calling it on symbols builds a functional network.
 class LayerRef {
  public:
@@ -77,6 +87,14 @@ class LayerRef {
   std::shared_ptr<Layer> layer_;
 };
 
+// Weights that exist already, of layers that another model is made of.
+class WeightValues {
+ public:
+  virtual ~WeightValues() = default;
+  // Of layer.weights()[index], in this dtype; null: there are none.
+  virtual const void* find(const Layer& layer, size_t index, Dtype dtype) const = 0;
+};
+
 // A layer's output before any data: the shape of one sample and where it comes from.
 class Symbolic {
  public:
@@ -84,6 +102,11 @@ class Symbolic {
     std::shared_ptr<Layer> layer;  // null: an input
     std::vector<Symbolic> in;
     Shape shape;
+    std::string name = "";  // of an input
+    // Of a layer inside a model that is used as a layer:
+    std::string path = "";              // "inner/dense"
+    std::optional<bool> training = {};  // runs in that mode whatever the outer model does
+    std::shared_ptr<const WeightValues> values = nullptr;
   };
   explicit Symbolic(std::shared_ptr<const Origin> origin) : origin_(std::move(origin)) {}
   const Shape& shape() const { return origin_->shape; }
@@ -93,7 +116,7 @@ class Symbolic {
   std::shared_ptr<const Origin> origin_;
 };
 
-// An input of samples with this shape (without the batch).
-Symbolic Input(Shape shape);
+// An input of samples with this shape (without the batch). Data may be given by its name.
+Symbolic Input(Shape shape, std::string name = "");
 
 }  // namespace pl

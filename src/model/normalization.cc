@@ -93,7 +93,8 @@ class BatchNormalizationLayer final : public Layer {
     };
     const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
     const Tensor &moving_mean = call.weights[next], &moving_variance = call.weights[next + 1];
-    if (!call.training)
+    // Frozen, it runs as in inference: Keras's rule.
+    if (!call.training || !call.trainable)
       return batch_norm_apply(x, moving_mean, moving_variance, gamma, beta, options_.epsilon);
     const BatchNormResult result = batch_norm(x, gamma, beta, options_.epsilon);
     // A layer that is called twice moves them twice.

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/heap_count.h"
 #include "data/shuffle.h"
+#include "train/batch_facts.h"
+#include "train/diagnose.h"
 
 namespace pl {
 namespace {
@@ -26,6 +28,10 @@ double ms_since(Clock::time_point start) {
 
 int64_t whole_steps(int64_t samples, int64_t batch) { return (samples + batch - 1) / batch; }
 
+int64_t validation_batch(const LoopOptions& options) {
+  return options.validation_batch > 0 ? options.validation_batch : options.batch;
+}
+
 size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
   const auto& list = session.plan().signatures;
   const auto at = std::find(list.begin(), list.end(), Signature{kind, batch});
@@ -36,41 +42,86 @@ size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
   return static_cast<size_t>(at - list.begin());
 }
 
-// Sample-weighted means of loss and metrics.
-struct Means {
-  double samples = 0, loss = 0;
-  std::vector<double> metrics;
+// Totals over steps: the loss weighted by samples, and the sums of the log's other terms.
+class Means {
+ public:
+  explicit Means(const Session& session) : logs_(session.plan().step.logs) {
+    for (size_t s = 0; s < session.plan().signatures.size(); ++s) {
+      if (session.plan().signatures[s].kind == StepKind::predict) continue;
+      const Graph& graph = session.plan().prepared[s].graph;
+      for (const LogTerm& term : logs_) {
+        size_t numbers = 1;  // samples
+        for (size_t k = 0; k < term.count; ++k)
+          numbers +=
+              static_cast<size_t>(graph.values[index(graph.keep[term.first + k])].meta.elements());
+        states_.emplace_back(numbers, 0.0);
+      }
+      break;
+    }
+  }
 
+  void reset() {
+    samples = loss_ = 0;
+    for (std::vector<double>& state : states_) std::fill(state.begin(), state.end(), 0.0);
+  }
   void add(const Session& session, size_t signature, int64_t rows) {
-    loss += kept_scalar(session, signature, 0) * static_cast<double>(rows);
-    for (size_t m = 0; m < metrics.size(); ++m)
-      metrics[m] += kept_scalar(session, signature, m + 1);
-    samples += static_cast<double>(rows);
+    const auto count = static_cast<double>(rows);
+    loss_ += kept_scalar(session, signature, 0) * count;
+    samples += count;
+    for (size_t t = 0; t < logs_.size(); ++t) {
+      const LogTerm& term = logs_[t];
+      double* to = states_[t].data();
+      *to++ += count;
+      // A loss is a mean over the step's samples, the others are sums over them.
+      const double factor = term.result ? 1 : count;
+      for (size_t k = 0; k < term.count; ++k)
+        for (double number : KeptNumbers(session, signature, term.first + k))
+          *to++ += number * factor;
+    }
   }
-  double mean_loss() const { return loss / samples; }
-  void write_metrics(std::vector<double>& out) const {
-    for (size_t m = 0; m < metrics.size(); ++m) out[m] = metrics[m] / samples;
+  double mean_loss() const { return loss_ / samples; }
+  size_t terms() const { return logs_.size(); }
+  void write_terms(std::vector<double>& out) const {
+    for (size_t t = 0; t < logs_.size(); ++t)
+      out[t] = logs_[t].result ? logs_[t].result(states_[t]) : states_[t][1] / states_[t][0];
   }
+
+  double samples = 0;
+
+ private:
+  const std::vector<LogTerm>& logs_;
+  double loss_ = 0;
+  std::vector<std::vector<double>> states_;  // as the log's terms
 };
 
 // Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs.
 class Feeder {
  public:
-  explicit Feeder(int64_t batch) { indices_.resize(static_cast<size_t>(batch)); }
+  Feeder(int64_t batch, const Source& source) {
+    indices_.resize(static_cast<size_t>(batch));
+    places_.resize(source.fields().size());
+  }
 
   void feed(Session& session, size_t signature, Source& source, const Permutation* order,
             int64_t begin, int64_t rows) {
     for (int64_t i = 0; i < rows; ++i)
       indices_[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
-    const bool with_y = session.plan().signatures[signature].kind != StepKind::predict;
-    const std::array<void*, 2> places{session.input(signature, 0),
-                                      with_y ? session.input(signature, 1) : nullptr};
-    source.read({indices_.data(), static_cast<size_t>(rows)},
-                std::span(places).first(source.fields().size()));
+    const bool predicting = session.plan().signatures[signature].kind == StepKind::predict;
+    for (size_t f = 0; f < places_.size(); ++f) {
+      const bool wanted = !predicting || source.fields()[f].role == Role::x;
+      places_[f] = wanted ? session.input(signature, f) : nullptr;
+    }
+    source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
+    if (!predicting) write_facts(session, signature, places_.size());
+  }
+  // Which samples were read last.
+  std::span<const int64_t> samples(int64_t rows) const {
+    return std::span(indices_).first(static_cast<size_t>(rows));
   }
 
  private:
   std::vector<int64_t> indices_;
+  std::vector<void*> places_;
 };
 
 // Runs a step that writes no variable on every batch of the source, in order; then body(signature,
@@ -78,7 +129,7 @@ class Feeder {
 template <class Body>
 void for_each_batch(Session& session, StepKind kind, Source& source, int64_t batch,
                     const Body& body) {
-  Feeder feeder(batch);
+  Feeder feeder(batch, source);
   for (int64_t begin = 0; begin < source.size(); begin += batch) {
     const int64_t rows = std::min(batch, source.size() - begin);
     const size_t signature = find_signature(session, kind, rows);
@@ -128,15 +179,16 @@ class Trainer {
         train_(train),
         test_(test),
         observer_(observer),
-        feeder_(options.batch),
-        timer_(session, options.time_kernels) {
-    means_.metrics.resize(session.plan().metrics);
-    event_.mean_metrics.resize(means_.metrics.size());
+        feeder_(options.batch, train),
+        timer_(session, options.time_kernels),
+        means_(session) {
+    event_.mean_metrics.resize(means_.terms());
     times_.reserve(kTimesKept);
   }
 
   LoopResult run() {
-    for (int64_t epoch = 1; epoch <= options_.epochs && !done_; ++epoch) run_epoch(epoch);
+    for (int64_t epoch = options_.initial_epoch + 1; epoch <= options_.epochs && !done_; ++epoch)
+      run_epoch(epoch);
     finish();
     return std::move(result_);
   }
@@ -148,8 +200,7 @@ class Trainer {
                             static_cast<uint64_t>(options_.epochs_before + epoch));
     const int64_t pass = whole_steps(train_.size(), options_.batch);
     const int64_t steps = options_.steps_per_epoch.value_or(pass);
-    means_.loss = means_.samples = 0;
-    std::fill(means_.metrics.begin(), means_.metrics.end(), 0.0);
+    means_.reset();
     const int64_t left = options_.steps ? *options_.steps - result_.steps : steps;
     observer_.on_epoch_begin(epoch, options_.epochs, std::min(steps, left));
     event_.epoch = epoch;
@@ -162,10 +213,10 @@ class Trainer {
       if (!result_.finite || (options_.steps && result_.steps >= *options_.steps)) done_ = true;
     }
     EpochEvent event{.epoch = epoch, .loss = means_.mean_loss()};
-    event.metrics.resize(means_.metrics.size());
-    means_.write_metrics(event.metrics);
-    if (test_ && result_.finite) {
-      const Evaluated evaluation = evaluate(session_, *test_, options_.batch);
+    event.metrics.resize(means_.terms());
+    means_.write_terms(event.metrics);
+    if (test_ && result_.finite && epoch % options_.validation_freq == 0) {
+      const Evaluated evaluation = evaluate(session_, *test_, validation_batch(options_));
       event.val_loss = evaluation.loss;
       event.val_metrics = evaluation.metrics;
     }
@@ -185,15 +236,20 @@ class Trainer {
     params.seed = options_.seed;
     params.learning_rate = options_.learning_rate;
     params.rows = rows;
-    session_.run(signature, params, timer_.next(signature, result_.steps));
+    const bool finite =
+        session_.run_if_finite(signature, params, timer_.next(signature, result_.steps));
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
     event_.loss = kept_scalar(session_, signature, 0);
     means_.add(session_, signature, rows);
     event_.mean_loss = means_.mean_loss();
-    means_.write_metrics(event_.mean_metrics);
+    means_.write_terms(event_.mean_metrics);
     account(before, after, rows);
+    if (!finite && !options_.resident_batch) {
+      feeder_.feed(session_, signature, train_, order, begin, rows);
+      result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
+    }
     observer_.on_step(event_);
   }
 
@@ -253,7 +309,8 @@ class Trainer {
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples) {
   std::vector<Signature> list = signatures_for(StepKind::train, options.batch, train_samples);
-  for (const Signature& signature : signatures_for(StepKind::evaluate, options.batch, test_samples))
+  for (const Signature& signature :
+       signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
     list.push_back(signature);
   return list;
 }
@@ -271,28 +328,31 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
 }
 
 Evaluated evaluate(Session& session, Source& source, int64_t batch) {
-  Means means;
-  means.metrics.resize(session.plan().metrics);
+  Means means(session);
   for_each_batch(session, StepKind::evaluate, source, batch,
                  [&](size_t signature, int64_t rows) { means.add(session, signature, rows); });
   Evaluated result{.loss = means.mean_loss()};
-  result.metrics.resize(means.metrics.size());
-  means.write_metrics(result.metrics);
+  result.metrics.resize(means.terms());
+  means.write_terms(result.metrics);
   return result;
 }
 
-void predict(Session& session, Source& source, int64_t batch, void* out) {
-  char* to = static_cast<char*>(out);
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out) {
+  std::vector<char*> to;
+  for (void* place : out) to.push_back(static_cast<char*>(place));
   for_each_batch(session, StepKind::predict, source, batch, [&](size_t signature, int64_t) {
     const Graph& graph = session.plan().prepared[signature].graph;
-    const Bytes bytes = graph.values[index(graph.keep[0])].meta.bytes();
-    std::memcpy(to, session.kept(signature, 0), static_cast<size_t>(bytes));
-    to += bytes;
+    for (size_t k = 0; k < to.size(); ++k) {
+      const Bytes bytes = graph.values[index(graph.keep[k])].meta.bytes();
+      std::memcpy(to[k], session.kept(signature, k), static_cast<size_t>(bytes));
+      to[k] += bytes;
+    }
   });
 }
 
 Bytes loop_bytes(const LoopOptions& options) {
-  return options.batch * static_cast<Bytes>(sizeof(int64_t)) * 2 +
+  return std::max(options.batch, validation_batch(options)) * static_cast<Bytes>(sizeof(int64_t)) *
+             2 +
          static_cast<Bytes>(kTimesKept * sizeof(double));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/source.h"
@@ -13,6 +14,9 @@ namespace pl {
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
+  int64_t initial_epoch = 0;          // so many of them are done already
+  int64_t validation_batch = 0;       // 0: as batch
+  int64_t validation_freq = 1;        // every so many epochs
   std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
   std::optional<int64_t> steps_per_epoch =
       {};                       // default: one pass over the data; may be more or less
@@ -38,7 +42,7 @@ struct StepEvent {
   double ms = 0;
   int64_t epoch = 0, epoch_step = 0, epoch_steps = 0;  // from 1
   double mean_loss = 0;                                // over the epoch so far, weighted by samples
-  std::vector<double> mean_metrics;                    // likewise
+  std::vector<double> mean_metrics;                    // the log's other terms, likewise
 };
 
 struct EpochEvent {
@@ -69,6 +73,7 @@ struct LoopResult {
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
   bool finite = true;                    // false: it stopped at a non-finite loss
+  std::string cause;                     // of that, if found: which layer first
 };
 
 // Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite
@@ -82,8 +87,9 @@ struct Evaluated {
 };
 Evaluated evaluate(Session& session, Source& source, int64_t batch);
 
-// Writes the predictions for all samples one after another to `out`. Only x is read.
-void predict(Session& session, Source& source, int64_t batch, void* out);
+// Writes the predictions for all samples one after another to `out`, one for each output. Only x is
+// read.
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out);
 
 // What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
 // what footprint.h counts for a node.

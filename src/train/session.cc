@@ -8,6 +8,12 @@
 
 namespace pl {
 
+std::vector<std::string> log_names(const SessionPlan& plan) {
+  std::vector<std::string> names;
+  for (const LogTerm& term : plan.step.logs) names.push_back(term.name);
+  return names;
+}
+
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
   release_code_pages();
   variables_ = std::make_shared<Variables>(plan_.layout);
@@ -35,10 +41,19 @@ void Session::start() {
         std::make_unique<Executor>(prepared.graph, prepared.plan, prepared.kernels, view));
 }
 
-void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+void Session::write_params(size_t signature, const StepParams& params) {
   const size_t last = plan_.prepared[signature].graph.inputs.size() - 1;
   std::memcpy(executors_[signature]->input(last), &params, sizeof params);
+}
+
+void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+  write_params(signature, params);
   executors_[signature]->step(times);
+}
+
+bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
+  write_params(signature, params);
+  return executors_[signature]->step_if_finite(times);
 }
 
 Bytes Session::used_bytes() const {

@@ -52,7 +52,7 @@ struct SessionPlan {
   Bytes process() const { return arena + fixed; }
   Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;  // the plan that sets the arena
-  size_t metrics = 0;  // kept behind the loss in every signature but predict
+  StepLayout step;     // of every signature but predict
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -71,6 +71,9 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                          Bytes source_bytes, const VariableLayout* layout = nullptr,
                          const PlanOptions& options = {});
 
+// Names of the log's terms beside the loss.
+std::vector<std::string> log_names(const SessionPlan& plan);
+
 class Session {
  public:
   // Makes the variables, initialised from the seed, and the transient part of the arena.
@@ -84,6 +87,10 @@ class Session {
   const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
   Executor& executor(size_t signature) { return *executors_[signature]; }
   void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+  // The same, but leaves the weights as they are where the loss is not finite; false then.
+  bool run_if_finite(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+
+  void write_params(size_t signature, const StepParams& params);
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 

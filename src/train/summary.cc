@@ -99,7 +99,7 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
 // The layer that a path belongs to: a name may have slashes itself ("block_0/ln_1").
 std::string layer_of(const Network& network, const std::string& path) {
   for (const Network::Call& call : network.calls()) {
-    const std::string& name = call.layer->name;
+    const std::string& name = call.path;
     if (path == name || path.starts_with(name + "/")) return name;
   }
   return path.substr(0, path.find('/'));
@@ -197,19 +197,25 @@ std::string summarize(const std::string& name, const Network& network, const Com
     }
     table.add(std::move(row));
   };
-  if (!network.input_shapes().empty())
-    add("input (Input)", shape_text(network.input_shapes()[0]), "input", {});
+  // What is kept of the inputs is shown with the first.
+  for (size_t i = 0; i < network.input_shapes().size(); ++i)
+    add(network.input_names()[i] + " (Input)", shape_text(network.input_shapes()[i]),
+        i == 0 ? "input" : "", {});
   LayerBytes sum;
   std::map<const Layer*, bool> seen;
   for (const Network::Call& call : network.calls()) {
     if (seen[call.layer.get()]) continue;  // a shared layer is one line
     seen[call.layer.get()] = true;
     const LayerBytes layer = layer_bytes(network, call, compiled);
-    add(call.layer->name + " (" + call.layer->kind() + ")", shape_text(call.shape),
-        call.layer->name, layer);
+    add(call.path + " (" + call.layer->kind() + ")", shape_text(call.shape), call.path, layer);
     sum += layer;
   }
-  if (compiled && kept["loss"] > 0) add("loss (" + compiled->loss.name + ")", "", "loss", {});
+  if (compiled && kept["loss"] > 0) {
+    std::string names;
+    for (const Head& head : heads_of(*compiled, network))
+      if (head.loss) names += (names.empty() ? "" : ", ") + head.loss->name;
+    add("loss (" + names + ")", "", "loss", {});
+  }
   std::vector<std::string> last{"total", "", grouped(sum.count), format_bytes(sum.weights)};
   if (compiled) {
     last.push_back(format_bytes(sum.gradients));

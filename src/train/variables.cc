@@ -25,9 +25,18 @@ void Variables::initialize(const Network& network, uint64_t seed) {
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const auto& entry = layout_.entries[i];
     std::string initializer = "zeros";
-    for (const NetworkWeight& weight : network.weights())
-      if (weight.path == entry.path) initializer = weight.initializer;
-    pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
+    const void* existing = nullptr;
+    for (const NetworkWeight& weight : network.weights()) {
+      if (weight.path != entry.path) continue;
+      initializer = weight.initializer;
+      if (weight.values)
+        existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
+    }
+    if (existing) {
+      std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
+    } else {
+      pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
+    }
   }
 }
 
