@@ -256,7 +256,8 @@ void Conformance::check_bfloat16() {
 // Each pair alone, where the sizes allow it; updates of variables also all at once.
 void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
   std::vector<InOut> pairs(op().in_place.begin(), op().in_place.end());
-  pairs.insert(pairs.end(), op().next_version.begin(), op().next_version.end());
+  const auto versions = next_versions(op(), call.out_metas.size());
+  pairs.insert(pairs.end(), versions.begin(), versions.end());
   pairs.insert(pairs.end(), op().alias.begin(), op().alias.end());
   std::vector<std::vector<InOut>> trials;
   for (const InOut& pair : pairs)
@@ -264,8 +265,7 @@ void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
         call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
             call.out_metas[static_cast<size_t>(pair.out)].bytes())
       trials.push_back({pair});
-  if (op().next_version.size() > 1)
-    trials.emplace_back(op().next_version.begin(), op().next_version.end());
+  if (versions.size() > 1) trials.emplace_back(versions.begin(), versions.end());
   for (const auto& trial : trials) {
     const GuardedResult placed =
         run_guarded(*call.kernel, call.in, call.out_metas, kNanPoison, trial);

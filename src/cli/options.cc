@@ -7,6 +7,7 @@
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
+#include "train/optimizers.h"
 
 namespace pl {
 namespace {
@@ -81,7 +82,7 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--memory", "budget for the whole process: 4GiB, 500MiB, 2GB, bytes, or `max` [none]");
   text("--device", "cpu [cpu]");
   text("--dtype", "float32, float64 or mixed_bfloat16 [float32]");
-  text("--optimizer", "adam or sgd [adam]");
+  text("--optimizer", (optimizer_names() + " [adam]").c_str());
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
        "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "

@@ -106,7 +106,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                 .steps = options.steps,
                 .shuffle = options.shuffle,
                 .seed = options.seed,
-                .learning_rate = setup.compiled.optimizer->learning_rate};
+                .accumulate = accumulation_of(setup.compiled)};
   open_data(options, model.classes, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to

@@ -37,7 +37,7 @@ class Grouper {
       const Node& node = graph.nodes[n];
       code_.push_back(instruction(node, samples));
       if (node.loop < 0)
-        for (const InOut& pair : get_op(node.op).next_version)
+        for (const InOut& pair : next_versions(get_op(node.op), node.out.size()))
           replaced_at_[index(root_[index(node.in[index(pair.in)])])] = static_cast<int>(n);
     }
   }

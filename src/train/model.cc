@@ -54,10 +54,6 @@ void Sequential::add(LayerRef layer) {
 void Sequential::build(const Shape& input) { state_->build(input); }
 
 void Model::compile(const CompileOptions& options) {
-  if (!options.optimizer.value)
-    throw UserError(
-        "[compile] optimizer: expected Adam(), SGD() or a name, received none; Keras's default, "
-        "rmsprop, is not built yet");
   if (!options.loss.value)
     throw UserError("[compile] loss: expected one, such as \"sparse_categorical_crossentropy\"");
   for (const std::string& metric : options.metrics) check_metric(metric);
@@ -71,8 +67,10 @@ void Model::compile(const CompileOptions& options) {
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
+  const OptimizerRef optimizer =
+      options.optimizer.value ? options.optimizer.value : RMSprop();
   state_->compiled =
-      Compiled{options.optimizer.value, *options.loss.value, options.metrics, options.dtype};
+      Compiled{optimizer, *options.loss.value, options.metrics, options.dtype};
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
   state_->last.reset();
@@ -87,7 +85,7 @@ int64_t Model::iterations() const { return state_->iterations; }
 
 Optimizer& Model::optimizer() {
   state_->require_compiled("optimizer");
-  return *state_->compiled->optimizer;
+  return state_->compiled->optimizer->inner();
 }
 
 void Model::save_weights(const std::string& path) {

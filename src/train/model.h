@@ -17,7 +17,7 @@
 #include "model/layer.h"
 #include "model/loss.h"
 #include "train/budget.h"
-#include "train/optimizer.h"
+#include "train/optimizers.h"
 
 namespace pl {
 
@@ -39,7 +39,7 @@ struct LossChoice {
 };
 
 struct CompileOptions {
-  OptimizerChoice optimizer = {};  // required: Keras's default, RMSprop, is not built yet
+  OptimizerChoice optimizer = {};  // none: Keras's default, RMSprop()
   LossChoice loss = {};            // required
   std::vector<std::string> metrics = {};
   Policy dtype = Dtype::float32;  // float32, float64 or kMixedBfloat16

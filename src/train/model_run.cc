@@ -146,13 +146,14 @@ History Model::fit(Source& data, const FitOptions& options) {
                          .epochs = options.epochs,
                          .shuffle = options.shuffle,
                          .seed = options.seed,
-                         .learning_rate = compiled.optimizer->learning_rate,
+                         .accumulate = accumulation_of(compiled),
                          .steps_before = state_->iterations,
                          .epochs_before = state_->epochs};
   ProgressBar bar(stdout, compiled.metrics, options.verbose == 1);
   FitObserver observer(*state_, options.verbose > 0 ? &bar : nullptr);
   const LoopResult result =
       run_training(session, loop, *sources.train, sources.validation, observer);
+  if (result.steps > 0) finalize_variable_values(session);
 
   History history = std::move(observer.history);
   history.steps = result.steps;

@@ -12,6 +12,7 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan
   release_code_pages();
   variables_ = std::make_shared<Variables>(plan_.layout);
   variables_->initialize(network, seed);
+  for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
   start();
 }
 
@@ -50,6 +51,37 @@ Bytes Session::used_bytes() const {
 SessionPlan Session::take_plan() {
   executors_.clear();
   return std::move(plan_);
+}
+
+UpdateMoment update_moment(const Session& session, int64_t steps_before) {
+  const Optimizer& optimizer = *session.plan().optimizer;
+  int64_t iterations = steps_before;
+  if (const int slot = optimizer.iterations_slot(); slot >= 0) {
+    // Shared slots lie behind the weights.
+    const Variables& variables = session.variables();
+    const auto& entries = variables.layout().entries;
+    size_t first = 0;
+    while (entries[first].category == Category::parameters) ++first;
+    iterations =
+        static_cast<int64_t>(*static_cast<const double*>(variables.at(first + index(slot))));
+  }
+  const int64_t steps = optimizer.update_options().gradient_accumulation_steps.value_or(1);
+  return {(iterations + 1) % steps != 0, iterations / steps + 1, optimizer.rate_at(iterations)};
+}
+
+void finalize_variable_values(Session& session) {
+  const Optimizer& optimizer = *session.plan().optimizer;
+  if (!optimizer.update_options().use_ema) return;
+  const Variables& variables = session.variables();
+  const auto& entries = variables.layout().entries;
+  for (size_t w = 0; w < entries.size(); ++w) {
+    const std::string average =
+        std::string(optimizer.name()) + "/" + entries[w].path + "/" + kAverageSlot;
+    for (size_t i = w + 1; i < entries.size(); ++i)
+      if (entries[i].path == average)
+        std::memcpy(variables.at(w), variables.at(i),
+                    static_cast<size_t>(entries[w].meta.bytes()));
+  }
 }
 
 double kept_scalar(const Session& session, size_t signature, size_t i) {

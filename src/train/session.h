@@ -53,6 +53,8 @@ struct SessionPlan {
   Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;  // the plan that sets the arena
   size_t metrics = 0;  // kept behind the loss in every signature but predict
+  OptimizerRef optimizer;              // null when nothing is trained
+  std::vector<SlotStart> slot_starts;  // of its slots
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -101,6 +103,17 @@ class Session {
   Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
 };
+
+// What the next training step is to the optimiser, after so many steps.
+struct UpdateMoment {
+  bool accumulate = false;  // it adds up gradients
+  int64_t update = 0;       // counted from 1
+  double learning_rate = 0;
+};
+UpdateMoment update_moment(const Session& session, int64_t steps_before);
+
+// Puts the averages that the optimiser keeps (use_ema) in the place of the weights.
+void finalize_variable_values(Session& session);
 
 // Value of a kept scalar, float32 or float64.
 double kept_scalar(const Session& session, size_t signature, size_t i);

@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 #include "model/loss.h"
 #include "model/network.h"
-#include "train/optimizer.h"
+#include "train/optimizers.h"
 
 namespace pl {
 
@@ -19,12 +19,18 @@ struct Compiled {
   Policy dtype;  // of variables and of the computation
 };
 
+// The optimiser's gradient_accumulation_steps; 0: none.
+inline int64_t accumulation_of(const Compiled& compiled) {
+  return compiled.optimizer->update_options().gradient_accumulation_steps.value_or(0);
+}
+
 enum class StepKind : uint8_t { train, evaluate, predict };
 const char* name_of(StepKind kind);
 
 struct Signature {
   StepKind kind = StepKind::train;
   int64_t batch = 32;
+  bool accumulate = false;  // of a training step: gradients are added up, weights stay
   bool operator==(const Signature&) const = default;
 };
 
@@ -37,10 +43,17 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
-// The variables of a step: all weights in creation order, then (training) the slots of each
-// trainable weight. Value ids are left open.
+// The variables of a step: all weights in creation order, then (training) the optimiser's shared
+// slots and those of each trainable weight. Value ids are left open.
 std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
                                      bool training);
+
+// What slots are before the first step, where it is not zero.
+struct SlotStart {
+  std::string path;
+  double value;
+};
+std::vector<SlotStart> slot_starts(const Network& network, const Compiled& compiled);
 
 // Inputs of the graph, in order: x (B, ...), y (B, ...) unless predicting, step parameters.
 // Kept values: the mean loss, then per metric the sum over samples; when predicting, the outputs.

@@ -70,7 +70,7 @@ TEST(BadUsage, OfTheCommandLineIsRefused) {
       {{"train", "mlp", "--threads", "100000"}, "--threads"},
       {{"train", "mlp", "--shuffle", "maybe"}, "--shuffle"},
       {{"plan", "mlp", "--dtype", "int8"}, "--dtype"},
-      {{"plan", "mlp", "--optimizer", "lion"}, "adam"},
+      {{"plan", "mlp", "--optimizer", "lino"}, "lion"},
       {{"plan", "mlp", "--device", "abacus"}, "--device"},
       {{"plan", "mlp", "--nosuch"}, "--nosuch"},
       {{"plan", "mlp", "stray"}, "stray"},
