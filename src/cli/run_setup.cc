@@ -101,6 +101,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
+  setup.compiled.optimizer = scaled_for(options.dtype, setup.compiled.optimizer);
   setup.loop = {.batch = options.batch,
                 .epochs = options.epochs,
                 .steps = options.steps,

@@ -81,6 +81,8 @@ class Grouper {
     const auto made = tile_instruction(node.op, node.attrs);
     const Value& out = value(node.out[0]);
     if (!made || !is_real(out.meta.dtype) || out.variable >= 0) return std::nullopt;
+    // Programs round to bfloat16 after each instruction, but not to float16.
+    if (out.meta.dtype == Dtype::float16) return std::nullopt;
     const size_t operands = made->op == TileOp::dropout ? 1 : node.in.size();
     for (size_t i = 0; i < operands; ++i) {
       const Dtype dtype = value(node.in[i]).meta.dtype;

@@ -109,6 +109,13 @@ OptimizerRef LossScaleOptimizer(OptimizerRef inner, LossScaleOptions options) {
   return std::make_shared<LossScaler>(std::move(inner), options);
 }
 
+OptimizerRef scaled_for(const Policy& policy, OptimizerRef optimizer) {
+  const bool scales =
+      optimizer->iterations_slot() >= 0 || optimizer->update_options().loss_scale_factor;
+  return policy == kMixedFloat16 && !scales ? LossScaleOptimizer(std::move(optimizer))
+                                            : optimizer;
+}
+
 std::string optimizer_names() {
   std::string text;
   for (const Named& named : kNamed) text += (text.empty() ? "" : ", ") + std::string(named.name);

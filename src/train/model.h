@@ -42,7 +42,7 @@ struct CompileOptions {
   OptimizerChoice optimizer = {};  // none: Keras's default, RMSprop()
   LossChoice loss = {};            // required
   std::vector<std::string> metrics = {};
-  Policy dtype = Dtype::float32;  // float32, float64 or kMixedBfloat16
+  Policy dtype = Dtype::float32;  // float32, float64, kMixedBfloat16 or kMixedFloat16
 };
 
 // Samples with targets: two tensors, or a Source, which must outlive the call.

@@ -199,6 +199,9 @@ struct LossScaleOptions {
 };
 OptimizerRef LossScaleOptimizer(OptimizerRef inner, LossScaleOptions options = {});
 
+// As compile() does it: `optimizer`, under mixed_float16 with loss scaling unless it has its own.
+OptimizerRef scaled_for(const Policy& policy, OptimizerRef optimizer);
+
 OptimizerRef optimizer_from_name(const std::string& name);  // Keras's defaults; throws UserError
 std::string optimizer_names();                              // "adadelta, adafactor, ..."
 
