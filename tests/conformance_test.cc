@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "op/sample.h"
+#include "op/update.h"
 #include "tests/guarded_call.h"
 #include "tests/op_answers.h"
 

@@ -18,7 +18,6 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
-#include "op/formula.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"

@@ -20,9 +20,6 @@ Attrs fused_pointwise_attrs(const Metas& in, const Shape& out, std::string progr
 namespace cpu {
 // One instruction on `count` elements; y may be a or b.
 void run_tile_simd(const TileInstruction&, const float* a, const float* b, float* y, Dim count);
-// The same in plain loops, of float or double.
-template <class T>
-void run_tile_plain(const TileInstruction&, const T* a, const T* b, T* y, Dim count);
 
 std::unique_ptr<Kernel> fused_pointwise_simd(const PrepareCall&);
 std::unique_ptr<Kernel> fused_pointwise_reference(const PrepareCall&);

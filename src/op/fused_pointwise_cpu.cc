@@ -16,6 +16,7 @@
 #include "op/kernel.h"
 #include "op/pointwise_math.h"
 #include "op/step_params.h"
+#include "op/tile_run.h"
 #include "op/widen.h"
 
 namespace pl::cpu {

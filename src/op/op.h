@@ -115,9 +115,8 @@ struct Op {
   std::span<const InOut> alias = {};  // the output *is* the input's bytes (reshape)
   std::span<const InOut> in_place =
       {};  // the output may take the input's place if that one dies here
-  // The output is the next version of that input variable. In order of outputs: an op that may
-  // have fewer of these has fewer pairs (next_versions).
-  std::span<const InOut> next_version = {};
+  std::span<const InOut> next_version =
+      {};  // the output is the next version of that input variable
   Rows (*rows)(const Attrs&, RowMask in) = nullptr;
   // For ops whose outputs differ in it, the answer for output `out`; null: `rows` holds for all.
   // `rows` then says mixes, unless no input carries rows.
@@ -134,11 +133,6 @@ struct Op {
   Cost (*cost)(const Metas& in, const Metas& out, const Attrs&) = nullptr;
   std::vector<Sample> (*samples)() = nullptr;
 };
-
-// The pairs of next_version that a call with so many outputs has.
-inline std::span<const InOut> next_versions(const Op& op, size_t outputs) {
-  return op.next_version.first(op.next_version.size() < outputs ? op.next_version.size() : outputs);
-}
 
 // How output `out` of the op treats rows.
 inline Rows output_rows(const Op& op, const Attrs& attrs, RowMask in, int out) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "op/tile_run.h"
+
 namespace pl {
 namespace {
 

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "op/tile_run.h"
+
 namespace pl {
 namespace {
 
@@ -179,6 +181,10 @@ std::optional<TileProgram> parse_tile_program(const std::string& text, int opera
       registers_of(program) > bounds.registers)
     return std::nullopt;
   return program;
+}
+
+std::optional<TileProgram> parse_tile_program(const std::string& text, int operands) {
+  return parse_tile_program(text, operands, TileBounds{});
 }
 
 int registers_of(const TileProgram& program) {

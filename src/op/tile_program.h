@@ -63,14 +63,6 @@ inline constexpr int kMostTileOperands = 16;
 inline constexpr int kMostTileInstructions = 128;
 inline constexpr int kMostTileRegisters = 16;
 
-// What a reader of the text insists on. Where `reads_all` is not set, operands may be left over and
-// the code may be empty: its operands are results then.
-struct TileBounds {
-  int operands = kMostTileOperands;
-  int registers = kMostTileRegisters;
-  bool reads_all = true;
-};
-
 bool is_castable(Dtype dtype);  // what the instruction `cast` reads
 int operands_of(TileOp op);
 double flops_of(TileOp op);  // for each element
@@ -80,8 +72,7 @@ std::optional<TileInstruction> tile_instruction(const std::string& op, const Att
 
 std::string print(const TileProgram& program);
 // Nothing if the text is no program over so many operands, or exceeds a bound.
-std::optional<TileProgram> parse_tile_program(const std::string& text, int operands,
-                                              const TileBounds& bounds = {});
+std::optional<TileProgram> parse_tile_program(const std::string& text, int operands);
 
 // How many values exist at once when each operand has to be copied to a register first.
 int registers_of(const TileProgram& program);

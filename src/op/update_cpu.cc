@@ -8,8 +8,8 @@
 
 #include "backend/cpu/parallel.h"
 #include "op/broadcast.h"
-#include "op/fused_pointwise.h"
 #include "op/kernel.h"
+#include "op/tile_run.h"
 #include "op/update.h"
 
 namespace pl::cpu {

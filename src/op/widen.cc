@@ -16,7 +16,9 @@ constexpr Dim kPiece = 6144;          // elements of all operands together: a co
 constexpr Dim kSamples = 768 * 1024;  // of whole samples: what the shared cache holds
 constexpr Bytes kLine = 64;
 
-bool narrow(const Meta& meta) { return is_narrow(meta.dtype); }
+bool narrow(const Meta& meta) {
+  return meta.dtype == Dtype::bfloat16 || meta.dtype == Dtype::float16;
+}
 
 // The call in float32.
 struct WideCall {

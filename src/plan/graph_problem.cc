@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "op/update.h"
 
 namespace pl {
 namespace {

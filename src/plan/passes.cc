@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "op/op.h"
+#include "op/update.h"
 #include "plan/rewrite.h"
 
 namespace pl {

@@ -11,6 +11,7 @@
 
 #include "op/infer.h"
 #include "op/op.h"
+#include "op/update.h"
 #include "plan/graph_problem.h"
 #include "plan/rewrite.h"
 #include "plan/split.h"

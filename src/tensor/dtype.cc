@@ -1,5 +1,7 @@
 #include "tensor/dtype.h"
 
+#include "tensor/float16.h"
+
 namespace pl {
 namespace {
 

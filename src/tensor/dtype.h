@@ -14,11 +14,10 @@ std::string_view name_of(Dtype dtype);  // "float32", Keras's words
 bool is_floating(Dtype dtype);
 std::optional<Dtype> dtype_from_name(std::string_view name);
 
-// A 16-bit float: stored, never computed with.
-inline bool is_narrow(Dtype dtype) { return dtype == Dtype::bfloat16 || dtype == Dtype::float16; }
-
 // What sums and statistics of a dtype are kept in: float32 for 16-bit floats.
-inline Dtype wide(Dtype dtype) { return is_narrow(dtype) ? Dtype::float32 : dtype; }
+inline Dtype wide(Dtype dtype) {
+  return dtype == Dtype::bfloat16 || dtype == Dtype::float16 ? Dtype::float32 : dtype;
+}
 
 // Keras's dtype policy: what variables are kept in, and what layers compute in.
 struct Policy {
@@ -29,9 +28,8 @@ struct Policy {
   bool operator==(const Policy&) const = default;
 };
 inline constexpr Policy kMixedBfloat16{Dtype::float32, Dtype::bfloat16};
-inline constexpr Policy kMixedFloat16{Dtype::float32, Dtype::float16};
 
-// Among float32, float64, mixed_bfloat16 and mixed_float16.
+// Among float32, float64 and mixed_bfloat16.
 std::string_view name_of(Policy policy);
 std::optional<Policy> policy_from_name(std::string_view name);
 

@@ -6,7 +6,11 @@
 #include <bit>
 #include <cstdint>
 
+#include "tensor/dtype.h"
+
 namespace pl {
+
+inline constexpr Policy kMixedFloat16{Dtype::float32, Dtype::float16};
 
 struct Float16 {
   uint16_t bits;

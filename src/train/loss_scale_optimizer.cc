@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "op/functions.h"
+#include "tensor/float16.h"
 #include "train/optimizers.h"
 
 namespace pl {
