@@ -97,7 +97,6 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"data", "fashion-mnist"},
   };
   for (const Words& words : cases) expect_refused(words, "not built yet");
-  expect_refused({"plan", "mlp", "--dtype", "mixed_float16"}, "mixed_bfloat16");
   for (const char* split : {"0", "-1", "x", "3", "64", ""})
     EXPECT_EQ(plimsoll({"plan", "mlp", "--split", split}).exit, 2) << split << " parts of 32";
   EXPECT_EQ(plimsoll({"plan", "mlp", "--recompute", "yes"}).exit, 2);
