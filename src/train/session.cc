@@ -24,6 +24,15 @@ Session::Session(SessionPlan plan, std::shared_ptr<Variables> variables)
 }
 
 void Session::start() {
+  if (plan_.optimizer && plan_.optimizer->iterations_slot() >= 0) {
+    const Optimizer& optimizer = *plan_.optimizer;
+    const std::string path =
+        std::string(optimizer.name()) + "/" +
+        optimizer.shared_slots(Dtype::float32)[index(optimizer.iterations_slot())].name;
+    for (size_t i = 0; i < plan_.layout.entries.size(); ++i)
+      if (plan_.layout.entries[i].path == path)
+        iterations_ = static_cast<const double*>(variables_->at(i));
+  }
   for (Prepared& prepared : plan_.prepared)
     if (prepared.kernels.nodes.empty())
       prepared.kernels = plan_.memory->book.kernels(prepared.graph);
@@ -55,16 +64,8 @@ SessionPlan Session::take_plan() {
 
 UpdateMoment update_moment(const Session& session, int64_t steps_before) {
   const Optimizer& optimizer = *session.plan().optimizer;
-  int64_t iterations = steps_before;
-  if (const int slot = optimizer.iterations_slot(); slot >= 0) {
-    // Shared slots lie behind the weights.
-    const Variables& variables = session.variables();
-    const auto& entries = variables.layout().entries;
-    size_t first = 0;
-    while (entries[first].category == Category::parameters) ++first;
-    iterations =
-        static_cast<int64_t>(*static_cast<const double*>(variables.at(first + index(slot))));
-  }
+  const double* counted = session.counted_iterations();
+  const int64_t iterations = counted ? static_cast<int64_t>(*counted) : steps_before;
   const int64_t steps = optimizer.update_options().gradient_accumulation_steps.value_or(1);
   return {(iterations + 1) % steps != 0, iterations / steps + 1, optimizer.rate_at(iterations)};
 }

@@ -92,6 +92,9 @@ class Session {
   Variables& variables() { return *variables_; }
   const Variables& variables() const { return *variables_; }
 
+  // Steps whose gradients were used, where the optimiser counts them; else null.
+  const double* counted_iterations() const { return iterations_; }
+
   // Ends the session but for its plan with the prepared kernels, for another one.
   SessionPlan take_plan();
 
@@ -102,6 +105,7 @@ class Session {
   std::shared_ptr<Variables> variables_;
   Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
+  const double* iterations_ = nullptr;
 };
 
 // What the next training step is to the optimiser, after so many steps.
