@@ -183,6 +183,14 @@ class UpdateCall {
 inline constexpr const char* kAverageSlot = "average";
 inline constexpr const char* kAccumulatorSlot = "gradient_accumulator";
 
+// On values, for training loops of one's own. Weights come without slots; what they have is kept
+// by the state from then on, next versions being new tensors.
+OptimizerState initial_state(const Optimizer& optimizer, std::vector<Trained> weights);
+// One step as fit() would do it: learning rate, accumulation and the count of updates follow from
+// the number of steps before, which a loop that scales its loss (seed()) leaves to the state.
+void apply_gradients(const Optimizer& optimizer, OptimizerState& state, const Tensors& gradients,
+                     int64_t steps_before);
+
 // Throws UserError "[compile] <what>: expected a number from low to high".
 void check_range(const char* what, double value, double low, double high);
 

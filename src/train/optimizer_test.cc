@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "op/step_params.h"
+#include "op/scale.h"
 #include "tests/counter_hash.h"
 
 namespace pl {
@@ -185,28 +185,14 @@ const Json& answers() {
   return json;
 }
 
-Tensor filled(const Meta& meta, double value) {
-  Tensor tensor(meta);
-  for (int64_t i = 0; i < meta.elements(); ++i)
-    if (meta.dtype == Dtype::float64)
-      tensor.data_as<double>()[i] = value;
-    else
-      tensor.data_as<float>()[i] = static_cast<float>(value);
-  return tensor;
-}
-
 OptimizerState state_of(const Optimizer& optimizer, Dtype dtype) {
-  OptimizerState state;
-  for (const Slot& slot : optimizer.shared_slots(dtype))
-    state.shared.push_back(filled(slot.meta, slot.initial));
-  for (size_t w = 0; w < weights().size(); ++w) {
-    const Meta meta{dtype, weights()[w].shape};
-    Trained trained{weights()[w].path, testing::hashed_reals(static_cast<uint32_t>(w), meta, 0), {}};
-    for (const Slot& slot : optimizer.slots(trained.path, meta))
-      trained.slots.push_back(filled(slot.meta, slot.initial));
-    state.weights.push_back(std::move(trained));
-  }
-  return state;
+  std::vector<Trained> list;
+  for (size_t w = 0; w < weights().size(); ++w)
+    list.push_back(
+        {weights()[w].path,
+         testing::hashed_reals(static_cast<uint32_t>(w), {dtype, weights()[w].shape}, 0),
+         {}});
+  return initial_state(optimizer, std::move(list));
 }
 
 Tensors gradients_at(int64_t step, Dtype dtype) {
@@ -215,23 +201,6 @@ Tensors gradients_at(int64_t step, Dtype dtype) {
     list.push_back(testing::hashed_reals(static_cast<uint32_t>(100 * step) + static_cast<uint32_t>(w),
                                          {dtype, weights()[w].shape}, -2));
   return list;
-}
-
-Tensor params_of(const StepParams& params) {
-  Tensor tensor(step_params_meta());
-  std::memcpy(tensor.data(), &params, sizeof params);
-  return tensor;
-}
-
-// Step `iterations + 1` as the loop would run it.
-void apply_step(const Optimizer& optimizer, OptimizerState& state, const Tensors& gradients,
-                int64_t iterations) {
-  const int64_t every = optimizer.update_options().gradient_accumulation_steps.value_or(1);
-  const StepParams params{.step = iterations + 1,
-                          .learning_rate = optimizer.rate_at(iterations),
-                          .update = iterations / every + 1};
-  optimizer.apply(state, gradients, params_of(params),
-                  {.accumulate = (iterations + 1) % every != 0});
 }
 
 double number_at(const Tensor& tensor, int64_t i) {
@@ -279,7 +248,7 @@ TEST_P(KerasOptimizer, TwentyStepsAgree) {
     const OptimizerRef optimizer = GetParam().make();
     OptimizerState state = state_of(*optimizer, dtype);
     for (int64_t i = 0; i < 20; ++i)
-      apply_step(*optimizer, state, gradients_at(i + 1, dtype), i);
+      apply_gradients(*optimizer, state, gradients_at(i + 1, dtype), i);
     if (std::string(GetParam().name) == "ema")
       for (Trained& trained : state.weights) trained.weight = trained.slots.back();
     expect_close(state, answer.at(name_of(dtype), "dtype"), dtype == Dtype::float64 ? 1e-10 : 1e-5,
@@ -303,8 +272,6 @@ TEST(LossScale, SkipsHalvesAndRecoversAsKeras) {
     OptimizerState state = state_of(*optimizer, dtype);
     for (int64_t step = 1; step <= 20; ++step) {
       const double scale = number_at(state.shared[0], 0);
-      const auto iterations =
-          static_cast<int64_t>(number_at(state.shared[index(optimizer->iterations_slot())], 0));
       EXPECT_EQ(number_at(optimizer->seed(state, dtype), 0), scale);
       Tensors gradients = gradients_at(step, dtype);
       const std::vector<Trained> before = state.weights;
@@ -313,7 +280,7 @@ TEST(LossScale, SkipsHalvesAndRecoversAsKeras) {
         const double factor = scale * (bad ? std::numeric_limits<double>::infinity() : 1.0);
         gradients[w] = pl::scale(gradients[w], factor);
       }
-      apply_step(*optimizer, state, gradients, iterations);
+      apply_gradients(*optimizer, state, gradients, step - 1);
       EXPECT_EQ(number_at(state.shared[0], 0),
                 answer.at("scales", "overflow").as_array("scales")[static_cast<size_t>(step) - 1].as_real(
                     "scale"))
