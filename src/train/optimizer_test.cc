@@ -40,7 +40,7 @@ const std::vector<Case>& cases() {
       {"sgd_nesterov",
        [] {
          return SGD(
-             {.learning_rate = 0.1, .momentum = 0.8, .nesterov = true, .weight_decay = 0.01});
+             {.learning_rate = 0.1, .momentum = 0.8, .nesterov = true, .weight_decay = 0.0078125});
        }},
       {"rmsprop", [] { return RMSprop(); }},
       {"rmsprop_momentum",
@@ -67,18 +67,18 @@ const std::vector<Case>& cases() {
          return Adafactor({.learning_rate = 0.1,
                            .beta_2_decay = -0.6,
                            .clip_threshold = 0.5,
-                           .weight_decay = 0.01,
+                           .weight_decay = 0.0078125,
                            .clipvalue = 0.2});
        }},
       {"lion", [] { return Lion(); }},
       {"lion_options",
        [] {
-         return Lion({.learning_rate = 0.01, .beta_1 = 0.7, .beta_2 = 0.9, .weight_decay = 0.1});
+         return Lion({.learning_rate = 0.01, .beta_1 = 0.7, .beta_2 = 0.9, .weight_decay = 0.125});
        }},
       {"lamb", [] { return Lamb({.learning_rate = 0.01}); }, true},
       {"lamb_options",
        [] {
-         return Lamb({.learning_rate = 0.05, .weight_decay = 0.1, .clipnorm = 0.3});
+         return Lamb({.learning_rate = 0.05, .weight_decay = 0.125, .clipnorm = 0.3});
        },
        true},
       {"muon", [] { return Muon({.learning_rate = 0.01}); }, true},
@@ -122,7 +122,7 @@ const std::vector<Case>& cases() {
       {"accumulation_clip",
        [] {
          return Nadam({.learning_rate = 0.05,
-                       .weight_decay = 0.1,
+                       .weight_decay = 0.125,
                        .global_clipnorm = 0.3,
                        .gradient_accumulation_steps = 3});
        }},
@@ -152,7 +152,7 @@ const std::vector<Case>& cases() {
                                                     .alpha = 0.1,
                                                     .warmup_target = 0.05,
                                                     .warmup_steps = 6}),
-                      .weight_decay = 0.1});
+                      .weight_decay = 0.125});
        }},
       {"accumulation_schedule",
        [] {

