@@ -56,7 +56,7 @@ struct Call {
   std::unique_ptr<Kernel> kernel = nullptr;  // null: the variant does not support the call
 };
 
-// The call with its reals rounded to bfloat16, but for what the op keeps in float32. `exact`: the
+// The call with its reals rounded to 16 bits, but for what the op keeps in float32. `exact`: the
 // same numbers in float64.
 struct NarrowCall {
   Call call;

@@ -130,9 +130,8 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--memory"))
     run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
   if (const auto* text = given("--dtype")) {
-    run.dtype =
-        *policy_from_name(one_of(*text, "--dtype",
-                                 {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));
+    run.dtype = *policy_from_name(
+        one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));
   }
   if (const auto* text = given("--optimizer")) run.optimizer = *text;
   if (const auto* text = given("--learning-rate"))

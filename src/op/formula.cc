@@ -36,13 +36,10 @@ Term Formula::scalar(const ScalarInstruction& made) {
 
 Term Formula::rate() { return scalar({.op = ScalarOp::rate}); }
 Term Formula::step() { return scalar({.op = ScalarOp::step}); }
-Term Formula::number(double constant) {
-  return scalar({.op = ScalarOp::constant, .x = constant});
-}
+Term Formula::number(double constant) { return scalar({.op = ScalarOp::constant, .x = constant}); }
 Term Formula::every(int64_t steps) {
-  return scalar({.op = ScalarOp::multiple,
-                 .a = scalar_id(step()),
-                 .x = static_cast<double>(steps)});
+  return scalar(
+      {.op = ScalarOp::multiple, .a = scalar_id(step()), .x = static_cast<double>(steps)});
 }
 
 int Formula::scalar_id(const Term& term) {

@@ -42,9 +42,9 @@ class Formula {
   Term variable(const Tensor& tensor);  // to be written; all of one shape
   Term operand(const Tensor& tensor);   // broadcasts to it
   Term rate();
-  Term step();                                      // 1 in the first update
-  Term every(int64_t steps);                        // 1 in each so-many-th update, else 0
-  Term number(double constant);                     // in the variables' dtype
+  Term step();                   // 1 in the first update
+  Term every(int64_t steps);     // 1 in each so-many-th update, else 0
+  Term number(double constant);  // in the variables' dtype
   void write(const Term& variable, const Term& value);
   void guard(const Tensor& flag);  // {}: where it is zero nothing is written
 
@@ -64,9 +64,7 @@ class Formula {
   };
 
   Kind kind(const Term& term) const { return entries_[static_cast<size_t>(term.id_)].kind; }
-  bool is_scalar(const Term& term) const {
-    return !term.formula_ || kind(term) == Kind::scalar;
-  }
+  bool is_scalar(const Term& term) const { return !term.formula_ || kind(term) == Kind::scalar; }
   Term add(Kind kind, size_t at);
   Term scalar(const ScalarInstruction& made);
   Term scalar_of(ScalarOp op, const Term& a, const Term& b);

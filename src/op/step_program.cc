@@ -18,10 +18,9 @@ struct ScalarInfo {
 
 // As enum ScalarOp.
 constexpr ScalarInfo kInfos[] = {
-    {"rate", 0},     {"step", 0},    {"constant", 0, true}, {"add", 2},
-    {"subtract", 2}, {"multiply", 2}, {"divide", 2},        {"minimum", 2},
-    {"maximum", 2},  {"sqrt", 1},    {"power", 2},          {"greater", 2},
-    {"multiple", 1, true},
+    {"rate", 0},     {"step", 0},    {"constant", 0, true}, {"add", 2},     {"subtract", 2},
+    {"multiply", 2}, {"divide", 2},  {"minimum", 2},        {"maximum", 2}, {"sqrt", 1},
+    {"power", 2},    {"greater", 2}, {"multiple", 1, true},
 };
 const ScalarInfo& info(ScalarOp op) { return kInfos[static_cast<size_t>(op)]; }
 
@@ -59,9 +58,8 @@ bool read(std::string_view word, T& value) {
 
 bool parse(std::string_view text, int before, ScalarInstruction& made) {
   const std::vector<std::string_view> words = split(text, ' ');
-  const auto* found = std::find_if(std::begin(kInfos), std::end(kInfos), [&](const ScalarInfo& i) {
-    return words[0] == i.name;
-  });
+  const auto* found = std::find_if(std::begin(kInfos), std::end(kInfos),
+                                   [&](const ScalarInfo& i) { return words[0] == i.name; });
   if (found == std::end(kInfos)) return false;
   made.op = static_cast<ScalarOp>(found - kInfos);
   const auto operands = static_cast<size_t>(found->operands);

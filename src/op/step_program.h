@@ -22,9 +22,9 @@
 namespace pl {
 
 enum class ScalarOp : uint8_t {
-  rate,       // the step's learning rate
-  step,       // how many updates there were, this one included: 1 in the first
-  constant,   // x
+  rate,      // the step's learning rate
+  step,      // how many updates there were, this one included: 1 in the first
+  constant,  // x
   add,
   subtract,
   multiply,
@@ -32,9 +32,9 @@ enum class ScalarOp : uint8_t {
   minimum,
   maximum,
   sqrt,
-  power,      // a to the power of b
-  greater,    // 1 where a > b, else 0
-  multiple,   // 1 where a is a multiple of x, else 0
+  power,     // a to the power of b
+  greater,   // 1 where a > b, else 0
+  multiple,  // 1 where a is a multiple of x, else 0
 };
 
 struct ScalarInstruction {

@@ -21,7 +21,8 @@ Shape tensors_shape(const char* op, const Metas& in, const Attrs& attrs, size_t 
         in[i].dtype != in[0].dtype || !broadcast_shapes(before, in[i].shape, &shape))
       reject(op, "tensors that broadcast, all float32 or all float64", in, attrs);
   }
-  if (in.back() != step_params_meta()) reject(op, "step parameters uint8 (64) at the end", in, attrs);
+  if (in.back() != step_params_meta())
+    reject(op, "step parameters uint8 (64) at the end", in, attrs);
   return shape;
 }
 
@@ -55,8 +56,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
 // Inputs: operands that broadcast, and the step's parameters. Outputs, one for each of the
 // program's: the sum of its squares over all elements, {}.
 Metas sums_infer(const Metas& in, const Attrs& attrs) {
-  checked(kSumsName, {{in.empty() ? Dtype::float32 : in[0].dtype,
-                       tensors_shape(kSumsName, in, attrs, 1)}});
+  checked(kSumsName,
+          {{in.empty() ? Dtype::float32 : in[0].dtype, tensors_shape(kSumsName, in, attrs, 1)}});
   const StepProgram program = program_of(kSumsName, in, attrs, 1);
   if (program.outputs.size() > static_cast<size_t>(kMostUpdated))
     reject(kSumsName, "eight sums at most", in, attrs);
@@ -91,8 +92,11 @@ Cost sums_cost(const Metas& in, const Metas& out, const Attrs& attrs) {
 Sample sample(const char* name, const std::vector<Shape>& shapes, const char* scalars,
               std::vector<int64_t> uses, const char* program, std::vector<int64_t> outputs,
               bool benchmark = false) {
-  Sample made{name, {}, {{"program", std::string(program)}, {"outputs", std::move(outputs)}},
-              1e-5, benchmark};
+  Sample made{name,
+              {},
+              {{"program", std::string(program)}, {"outputs", std::move(outputs)}},
+              1e-5,
+              benchmark};
   if (*scalars) {
     made.attrs.set("scalars", std::string(scalars));
     made.attrs.set("uses", std::move(uses));
@@ -126,8 +130,8 @@ std::vector<Sample> samples() {
       sample("broadcast", {{3, 4, 50}, {3, 4, 50}, {3, 4, 1}, {3, 1, 50}, {}}, "step;multiple 0 2",
              {1}, "multiply 2 3;multiply 6 4;subtract 1 7;maximum 8 5;add 0 9", {10, 9}),
   };
-  Sample guarded = sample("guarded", {{4, 33}, {4, 33}, {}}, "rate", {0},
-                          "multiply 1 2;subtract 0 3", {4});
+  Sample guarded =
+      sample("guarded", {{4, 33}, {4, 33}, {}}, "rate", {0}, "multiply 1 2;subtract 0 3", {4});
   guarded.attrs.set("guarded", int64_t{1});
   list.push_back(guarded);
   guarded.name = "skipped";
@@ -142,8 +146,8 @@ std::vector<Sample> sums_samples() {
       sample("scalar", {{}}, "", {}, "scale 0 2 1", {1}),
       sample("empty", {{0, 3}}, "", {}, "", {0}),
       // More than one piece; two sums, and an operand that broadcasts.
-      sample("pieces", {{37, 1031}, {1031}}, "rate;constant 3;add 0 1;maximum 2 0;minimum 3 1",
-             {4}, "divide 0 1;multiply 3 2", {4, 1}),
+      sample("pieces", {{37, 1031}, {1031}}, "rate;constant 3;add 0 1;maximum 2 0;minimum 3 1", {4},
+             "divide 0 1;multiply 3 2", {4, 1}),
       sample("mlp", {{784, 512}}, "", {}, "", {0}, true),
   };
 }

@@ -34,9 +34,9 @@ struct ProgramStep {
 
 struct ProgramPlan {
   std::vector<ProgramStep> steps;
-  std::vector<int> fixed;        // operands that are one number; register i holds the i-th
-  std::vector<int> spread;       // operands that broadcast; in the registers behind these
-  std::vector<Place> outputs;    // where each output is found when the steps are done
+  std::vector<int> fixed;      // operands that are one number; register i holds the i-th
+  std::vector<int> spread;     // operands that broadcast; in the registers behind these
+  std::vector<Place> outputs;  // where each output is found when the steps are done
   int registers = 0;
 };
 
@@ -68,7 +68,8 @@ class Placer {
     for (int64_t id : program_.outputs)
       if (!writes_ || id < program_.tile.operands) wait(static_cast<int>(id), count);
     for (int i = 0; i < count; ++i) step(i, count);
-    for (int64_t id : program_.outputs) plan_.outputs.push_back(places_[index(static_cast<int>(id))]);
+    for (int64_t id : program_.outputs)
+      plan_.outputs.push_back(places_[index(static_cast<int>(id))]);
     return std::move(plan_);
   }
 
@@ -95,9 +96,8 @@ class Placer {
 
   int output_of(int id) const {
     const auto found = std::find(program_.outputs.begin(), program_.outputs.end(), id);
-    return found == program_.outputs.end()
-               ? -1
-               : static_cast<int>(found - program_.outputs.begin());
+    return found == program_.outputs.end() ? -1
+                                           : static_cast<int>(found - program_.outputs.begin());
   }
   int take() {
     for (size_t r = 0; r < used_.size(); ++r)
@@ -209,7 +209,7 @@ Runner<T> runner_of(const PrepareCall& call, const Shape& shape, size_t others, 
   std::vector<Shown> shown;
   for (size_t i = 0; i < static_cast<size_t>(runner.program.tile.operands); ++i) {
     const bool number = i >= tensors || (call.in[i].elements() == 1 && runner.total != 1);
-    shown.push_back(number                                       ? Shown::number
+    shown.push_back(number                                  ? Shown::number
                     : call.in[i].elements() == runner.total ? Shown::direct
                                                             : Shown::spread);
   }
@@ -235,8 +235,7 @@ template <class T>
 std::unique_ptr<Kernel> update_kernel(const PrepareCall& call, TileFunction<T> function) {
   const bool guarded = call.attrs.integer("guarded", 0) != 0;
   const int threads = call.backend.threads();
-  Runner<T> runner =
-      runner_of<T>(call, call.out[0].shape, guarded ? 2 : 1, true, function);
+  Runner<T> runner = runner_of<T>(call, call.out[0].shape, guarded ? 2 : 1, true, function);
   const Bytes held = runner.bytes();
   const int registers = runner.plan.registers;
   const Dim work = work_of(runner);
@@ -245,7 +244,8 @@ std::unique_ptr<Kernel> update_kernel(const PrepareCall& call, TileFunction<T> f
                                                             void*) {
     if (guarded && !(*static_cast<const T*>(in[flag]) > T(0))) {
       for (size_t o = 0; o < outputs; ++o)
-        if (out[o] != in[o]) std::memcpy(out[o], in[o], static_cast<size_t>(runner.total) * sizeof(T));
+        if (out[o] != in[o])
+          std::memcpy(out[o], in[o], static_cast<size_t>(runner.total) * sizeof(T));
       return;
     }
     std::array<T, kMostStepOperands> fixed;

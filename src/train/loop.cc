@@ -178,8 +178,7 @@ class Trainer {
   void run_step(const Permutation* order, int64_t begin, int64_t rows) {
     const int64_t done = options_.steps_before + result_.steps;
     const UpdateMoment moment = update_moment(session_, done);
-    const size_t signature =
-        find_signature(session_, StepKind::train, rows, moment.accumulate);
+    const size_t signature = find_signature(session_, StepKind::train, rows, moment.accumulate);
     const HeapCounts before = heap_counts();
     const auto start = Clock::now();
     if (!options_.resident_batch || result_.steps == 0)

@@ -22,7 +22,8 @@ class LossScaler final : public Optimizer {
                 static_cast<double>(o.dynamic_growth_steps), 1, 1e15);
     if (inner_->update_options().loss_scale_factor)
       throw UserError(
-          "[compile] LossScaleOptimizer: expected an optimizer without loss_scale_factor, received " +
+          "[compile] LossScaleOptimizer: expected an optimizer without loss_scale_factor, "
+          "received " +
           std::to_string(*inner_->update_options().loss_scale_factor) + "; leave it out");
   }
 
@@ -61,8 +62,7 @@ class LossScaler final : public Optimizer {
     const Tensor finite = equal_mask(total, fill(Shape{}, 0, dtype));
     OptimizerState inner{Tensors(state.shared.begin() + kOwn, state.shared.end()),
                          std::move(state.weights)};
-    inner_->apply(inner, gradients, step_params,
-                  {options.accumulate, seed(state, dtype), finite});
+    inner_->apply(inner, gradients, step_params, {options.accumulate, seed(state, dtype), finite});
     state.weights = std::move(inner.weights);
     std::copy(inner.shared.begin(), inner.shared.end(), state.shared.begin() + kOwn);
     rescale(state, cast(finite, Dtype::float64), step_params);
@@ -113,8 +113,7 @@ OptimizerRef LossScaleOptimizer(OptimizerRef inner, LossScaleOptions options) {
 OptimizerRef scaled_for(const Policy& policy, OptimizerRef optimizer) {
   const bool scales =
       optimizer->iterations_slot() >= 0 || optimizer->update_options().loss_scale_factor;
-  return policy == kMixedFloat16 && !scales ? LossScaleOptimizer(std::move(optimizer))
-                                            : optimizer;
+  return policy == kMixedFloat16 && !scales ? LossScaleOptimizer(std::move(optimizer)) : optimizer;
 }
 
 std::string optimizer_names() {

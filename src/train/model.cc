@@ -58,19 +58,19 @@ void Model::compile(const CompileOptions& options) {
     throw UserError("[compile] loss: expected one, such as \"sparse_categorical_crossentropy\"");
   for (const std::string& metric : options.metrics) check_metric(metric);
   if (policy_from_name(name_of(options.dtype)) != options.dtype)
-    throw UserError("[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
-                    std::string(name_of(options.dtype.variable)) + " variables and " +
-                    std::string(name_of(options.dtype.compute)) + " computation");
+    throw UserError(
+        "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
+        std::string(name_of(options.dtype.variable)) + " variables and " +
+        std::string(name_of(options.dtype.compute)) + " computation");
   const Dtype existing = state_->settings().dtype.variable;
   if (state_->variables && options.dtype.variable != existing)
     throw UserError("[compile] dtype: expected " + std::string(name_of(existing)) +
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
-  const OptimizerRef optimizer = scaled_for(
-      options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
-  state_->compiled =
-      Compiled{optimizer, *options.loss.value, options.metrics, options.dtype};
+  const OptimizerRef optimizer =
+      scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
+  state_->compiled = Compiled{optimizer, *options.loss.value, options.metrics, options.dtype};
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
   state_->last.reset();

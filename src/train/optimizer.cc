@@ -159,8 +159,7 @@ UpdateCall::UpdateCall(const Optimizer& optimizer, Trained& trained, const Tenso
       weight_(decayed(formula_, raw_weight_)),
       gradient_(0.0) {
   if (options.finite.defined()) formula_.guard(options.finite);
-  if (optimizer.update_.gradient_accumulation_steps)
-    accumulator_ = variable(trained.slots.back());
+  if (optimizer.update_.gradient_accumulation_steps) accumulator_ = variable(trained.slots.back());
   gradient_ = incoming(formula_, accumulator_);
 }
 
@@ -244,8 +243,8 @@ Tensors UpdateCall::sums(const std::function<std::vector<Term>(Sums&)>& build) c
   return terms.formula.sums_of_squares(build(terms));
 }
 
-const Tensor& UpdateCall::update_slot(
-    size_t i, const std::function<Term(Formula&, const Term& old)>& next) {
+const Tensor& UpdateCall::update_slot(size_t i,
+                                      const std::function<Term(Formula&, const Term& old)>& next) {
   Formula formula(step_params_);
   const Term old = formula.variable(trained_.slots[i]);
   if (options_.finite.defined()) formula.guard(options_.finite);

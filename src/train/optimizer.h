@@ -119,8 +119,8 @@ class UpdateCall {
     Tensor clip_divisor;  // {}: clipnorm or the gradient's norm, whichever is larger
     Tensor clip_factor;   // {}: of all gradients
   };
-  UpdateCall(const Optimizer& optimizer, Trained& trained, const Tensors& shared,
-             Gradient gradient, const Tensor& step_params, const ApplyOptions& options);
+  UpdateCall(const Optimizer& optimizer, Trained& trained, const Tensors& shared, Gradient gradient,
+             const Tensor& step_params, const ApplyOptions& options);
 
   Formula& formula() { return formula_; }
   const std::string& path() const { return trained_.path; }
@@ -197,9 +197,15 @@ void check_range(const char* what, double value, double low, double high);
 // The part of an optimiser's options that all share.
 template <class Options>
 UpdateOptions update_options_of(const Options& o) {
-  return {o.weight_decay, o.clipnorm,          o.clipvalue,
-          o.global_clipnorm, o.use_ema,        o.ema_momentum,
-          o.ema_overwrite_frequency, o.loss_scale_factor, o.gradient_accumulation_steps};
+  return {o.weight_decay,
+          o.clipnorm,
+          o.clipvalue,
+          o.global_clipnorm,
+          o.use_ema,
+          o.ema_momentum,
+          o.ema_overwrite_frequency,
+          o.loss_scale_factor,
+          o.gradient_accumulation_steps};
 }
 
 }  // namespace pl

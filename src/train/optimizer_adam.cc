@@ -79,8 +79,7 @@ class AdamOptimizer final : public Optimizer {
 class AdamaxOptimizer final : public Optimizer {
  public:
   explicit AdamaxOptimizer(const AdamaxOptions& o)
-      : Optimizer("adamax", o.learning_rate, update_options_of(o)),
-        betas_(betas_of("Adamax", o)) {}
+      : Optimizer("adamax", o.learning_rate, update_options_of(o)), betas_(betas_of("Adamax", o)) {}
 
  protected:
   std::vector<Slot> own_slots(const std::string&, const Meta& weight) const override {
@@ -93,8 +92,8 @@ class AdamaxOptimizer final : public Optimizer {
     const Term u = maximum(call.slot(1) * betas_.beta_2, abs(g));
     call.set(0, m);
     call.set(1, u);
-    return call.weight() - m * f.rate() / ((u + betas_.epsilon) *
-                                           (1 - power(f.number(betas_.beta_1), f.step())));
+    return call.weight() -
+           m * f.rate() / ((u + betas_.epsilon) * (1 - power(f.number(betas_.beta_1), f.step())));
   }
 
  private:
@@ -153,15 +152,14 @@ class LambOptimizer final : public Optimizer {
   }
   Term step(UpdateCall& call) const override {
     const Tensors sums = call.sums([&](UpdateCall::Sums& terms) {
-      const Moments next =
-          next_moments(terms.slot(0), terms.slot(1), terms.gradient(), betas_);
+      const Moments next = next_moments(terms.slot(0), terms.slot(1), terms.gradient(), betas_);
       return std::vector{terms.weight(), direction(terms.formula, next)};
     });
     const Dtype dtype = sums[0].dtype();
     const Tensor zero = fill(Shape{}, 0, dtype);
     const Tensor both = multiply(greater_mask(sums[0], zero), greater_mask(sums[1], zero));
-    const Tensor ratio = add(relu_gradient(both, divide(sqrt(sums[0]), sqrt(sums[1]))),
-                             scale(both, -1, 1));
+    const Tensor ratio =
+        add(relu_gradient(both, divide(sqrt(sums[0]), sqrt(sums[1]))), scale(both, -1, 1));
     const Moments next = next_moments(call.slot(0), call.slot(1), call.gradient(), betas_);
     call.set(0, next.m);
     call.set(1, next.v);
@@ -204,20 +202,19 @@ class MuonOptimizer final : public Optimizer {
       const auto [m, v] = next_moments(call.slot(0), call.slot(1), call.gradient(), betas);
       call.set(0, m);
       call.set(1, v);
-      return call.weight() - m * (AdamOptimizer::adam_rate(f, betas) * o_.adam_lr_ratio) /
-                                 (sqrt(v) + o_.epsilon);
+      return call.weight() -
+             m * (AdamOptimizer::adam_rate(f, betas) * o_.adam_lr_ratio) / (sqrt(v) + o_.epsilon);
     }
     const Tensor g = call.gradient_tensor();
     const Tensor m = call.update_slot(0, [&](Formula& slot, const Term& old) {
       return old + (slot.operand(g) + old * (o_.momentum - 1));
     });
-    const Tensor x = orthogonal(o_.nesterov ? add(g, scale(m, o_.momentum)) : m,
-                                call.step_params());
+    const Tensor x =
+        orthogonal(o_.nesterov ? add(g, scale(m, o_.momentum)) : m, call.step_params());
     const Term change = f.operand(x) * f.rate();
     if (!o_.rms_rate) return call.weight() - change;
     const Dim larger = std::max(call.meta().shape[0], call.meta().shape[1]);
-    return call.weight() -
-           change * sqrt(f.number(static_cast<double>(larger))) * *o_.rms_rate;
+    return call.weight() - change * sqrt(f.number(static_cast<double>(larger))) * *o_.rms_rate;
   }
 
  private:

@@ -67,8 +67,8 @@ struct Outcome {
 class OptimizerSession : public ::testing::TestWithParam<Case> {
  protected:
   SessionPlan plan(std::optional<Bytes> budget) {
-    const Compiled compiled{GetParam().make(), loss_from_name("sparse_categorical_crossentropy"),
-                            {}, GetParam().dtype};
+    const Compiled compiled{
+        GetParam().make(), loss_from_name("sparse_categorical_crossentropy"), {}, GetParam().dtype};
     std::vector<Signature> signatures{{StepKind::train, kBatch}};
     if (accumulation_of(compiled) > 0) signatures.push_back({StepKind::train, kBatch, true});
     return plan_session(

@@ -140,8 +140,8 @@ class FtrlOptimizer final : public Optimizer {
     check_range("Ftrl initial_accumulator_value", o.initial_accumulator_value, 0, kLargest);
     check_range("Ftrl l1_regularization_strength", o.l1_regularization_strength, 0, kLargest);
     check_range("Ftrl l2_regularization_strength", o.l2_regularization_strength, 0, kLargest);
-    check_range("Ftrl l2_shrinkage_regularization_strength",
-                o.l2_shrinkage_regularization_strength, 0, kLargest);
+    check_range("Ftrl l2_shrinkage_regularization_strength", o.l2_shrinkage_regularization_strength,
+                0, kLargest);
   }
 
  protected:
@@ -158,8 +158,8 @@ class FtrlOptimizer final : public Optimizer {
     const Term linear = call.slot(1) + (used - (after - before) / f.rate() * w);
     const Term l2 = 2 * (o_.l2_regularization_strength + o_.beta / (2 * f.rate()));
     const Term quadratic = after / f.rate() + l2;
-    const Term clipped = minimum(maximum(linear, -o_.l1_regularization_strength),
-                                 o_.l1_regularization_strength);
+    const Term clipped =
+        minimum(maximum(linear, -o_.l1_regularization_strength), o_.l1_regularization_strength);
     call.set(0, sum);
     call.set(1, linear);
     return (clipped - linear) / quadratic;

@@ -77,10 +77,7 @@ const std::vector<Case>& cases() {
        }},
       {"lamb", [] { return Lamb({.learning_rate = 0.01}); }, true},
       {"lamb_options",
-       [] {
-         return Lamb({.learning_rate = 0.05, .weight_decay = 0.125, .clipnorm = 0.3});
-       },
-       true},
+       [] { return Lamb({.learning_rate = 0.05, .weight_decay = 0.125, .clipnorm = 0.3}); }, true},
       {"muon", [] { return Muon({.learning_rate = 0.01}); }, true},
       {"muon_options",
        [] {
@@ -179,27 +176,28 @@ const std::vector<Weight>& weights() {
 }
 
 const Json& answers() {
-  static const Json json =
-      parse_json(read_text_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/keras_optimizers.json", kMiB),
-                 "keras_optimizers.json");
+  static const Json json = parse_json(
+      read_text_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/keras_optimizers.json",
+                     kMiB),
+      "keras_optimizers.json");
   return json;
 }
 
 OptimizerState state_of(const Optimizer& optimizer, Dtype dtype) {
   std::vector<Trained> list;
   for (size_t w = 0; w < weights().size(); ++w)
-    list.push_back(
-        {weights()[w].path,
-         testing::hashed_reals(static_cast<uint32_t>(w), {dtype, weights()[w].shape}, 0),
-         {}});
+    list.push_back({weights()[w].path,
+                    testing::hashed_reals(static_cast<uint32_t>(w), {dtype, weights()[w].shape}, 0),
+                    {}});
   return initial_state(optimizer, std::move(list));
 }
 
 Tensors gradients_at(int64_t step, Dtype dtype) {
   Tensors list;
   for (size_t w = 0; w < weights().size(); ++w)
-    list.push_back(testing::hashed_reals(static_cast<uint32_t>(100 * step) + static_cast<uint32_t>(w),
-                                         {dtype, weights()[w].shape}, -2));
+    list.push_back(
+        testing::hashed_reals(static_cast<uint32_t>(100 * step) + static_cast<uint32_t>(w),
+                              {dtype, weights()[w].shape}, -2));
   return list;
 }
 
@@ -264,11 +262,10 @@ TEST(LossScale, SkipsHalvesAndRecoversAsKeras) {
   BackendScope scope(backend);
   const Json& answer = answers().at("overflow", "answers");
   for (Dtype dtype : {Dtype::float64, Dtype::float32}) {
-    const OptimizerRef optimizer =
-        LossScaleOptimizer(Adam({.learning_rate = ExponentialDecay({.initial_learning_rate = 0.1,
-                                                                    .decay_steps = 5,
-                                                                    .decay_rate = 0.5})}),
-                           {.initial_scale = 64, .dynamic_growth_steps = 4});
+    const OptimizerRef optimizer = LossScaleOptimizer(
+        Adam({.learning_rate = ExponentialDecay(
+                  {.initial_learning_rate = 0.1, .decay_steps = 5, .decay_rate = 0.5})}),
+        {.initial_scale = 64, .dynamic_growth_steps = 4});
     OptimizerState state = state_of(*optimizer, dtype);
     for (int64_t step = 1; step <= 20; ++step) {
       const double scale = number_at(state.shared[0], 0);
@@ -276,14 +273,16 @@ TEST(LossScale, SkipsHalvesAndRecoversAsKeras) {
       Tensors gradients = gradients_at(step, dtype);
       const std::vector<Trained> before = state.weights;
       for (size_t w = 0; w < gradients.size(); ++w) {
-        const bool bad = (step == 3 || step == 4 || step == 13) && w == static_cast<size_t>(step) % 5;
+        const bool bad =
+            (step == 3 || step == 4 || step == 13) && w == static_cast<size_t>(step) % 5;
         const double factor = scale * (bad ? std::numeric_limits<double>::infinity() : 1.0);
         gradients[w] = pl::scale(gradients[w], factor);
       }
       apply_gradients(*optimizer, state, gradients, step - 1);
       EXPECT_EQ(number_at(state.shared[0], 0),
-                answer.at("scales", "overflow").as_array("scales")[static_cast<size_t>(step) - 1].as_real(
-                    "scale"))
+                answer.at("scales", "overflow")
+                    .as_array("scales")[static_cast<size_t>(step) - 1]
+                    .as_real("scale"))
           << "step " << step;
       if (step == 3)
         for (size_t w = 0; w < before.size(); ++w)
@@ -310,11 +309,10 @@ TEST(Schedule, AgreesWithKeras) {
       {"inverse_time", InverseTimeDecay({0.1, 7, 0.5})},
       {"inverse_time_staircase", InverseTimeDecay({0.1, 7, 0.5, true})},
       {"cosine", CosineDecay({0.1, 20, 0.05})},
-      {"cosine_warmup",
-       CosineDecay({.initial_learning_rate = 0.0,
-                    .decay_steps = 20,
-                    .warmup_target = 0.1,
-                    .warmup_steps = 8})},
+      {"cosine_warmup", CosineDecay({.initial_learning_rate = 0.0,
+                                     .decay_steps = 20,
+                                     .warmup_target = 0.1,
+                                     .warmup_steps = 8})},
       {"restarts", CosineDecayRestarts({0.1, 7, 1.5, 0.8, 0.01})},
       {"restarts_equal", CosineDecayRestarts({0.1, 9, 1.0, 0.9})}};
   const Json& answer = answers().at("schedules", "answers");
@@ -345,10 +343,12 @@ TEST(Optimizer, RefusesOptionsThatContradict) {
             "[compile] sgd gradient_accumulation_steps: expected 2 or more, or none, received 1");
   EXPECT_EQ(message_of([] { AdamW({.weight_decay = {}}); }),
             "[compile] AdamW weight_decay: expected a number, received none");
-  EXPECT_NE(message_of([] { optimizer_from_name("nosuch"); }).find("rmsprop, sgd, received 'nosuch'"),
-            std::string::npos);
-  EXPECT_NE(message_of([] { PiecewiseConstantDecay({{1}, {0.5}}); })
-                .find("expected one value more than boundaries, received 1 and 1"),
+  EXPECT_NE(
+      message_of([] { optimizer_from_name("nosuch"); }).find("rmsprop, sgd, received 'nosuch'"),
+      std::string::npos);
+  EXPECT_NE(message_of([] {
+              PiecewiseConstantDecay({{1}, {0.5}});
+            }).find("expected one value more than boundaries, received 1 and 1"),
             std::string::npos);
 }
 

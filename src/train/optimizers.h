@@ -1,6 +1,6 @@
-// The optimisers, to be called as in Keras: Adam({.learning_rate = 1e-3, .clipnorm = 1.0}). The last
-// lines of each struct are what all share (UpdateOptions says what they mean): C++ names members of
-// a struct in braces only where they are its own.
+// The optimisers, to be called as in Keras: Adam({.learning_rate = 1e-3, .clipnorm = 1.0}). The
+// last lines of each struct are what all share (UpdateOptions says what they mean): C++ names
+// members of a struct in braces only where they are its own.
 #pragma once
 
 #include "train/optimizer.h"

@@ -80,8 +80,7 @@ void finalize_variable_values(Session& session) {
         std::string(optimizer.name()) + "/" + entries[w].path + "/" + kAverageSlot;
     for (size_t i = w + 1; i < entries.size(); ++i)
       if (entries[i].path == average)
-        std::memcpy(variables.at(w), variables.at(i),
-                    static_cast<size_t>(entries[w].meta.bytes()));
+        std::memcpy(variables.at(w), variables.at(i), static_cast<size_t>(entries[w].meta.bytes()));
   }
 }
 

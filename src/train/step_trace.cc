@@ -47,7 +47,8 @@ template <class Body>
 void each_slot(const Network& network, const Compiled& compiled, const Body& body) {
   const Dtype dtype = compiled.dtype.variable;
   const std::string name = compiled.optimizer->name();
-  for (const Slot& slot : compiled.optimizer->shared_slots(dtype)) body(name + "/" + slot.name, slot);
+  for (const Slot& slot : compiled.optimizer->shared_slots(dtype))
+    body(name + "/" + slot.name, slot);
   for (const NetworkWeight& weight : network.weights()) {
     if (!weight.trainable) continue;
     for (const Slot& slot : compiled.optimizer->slots(weight.path, {dtype, weight.shape}))

@@ -1,5 +1,5 @@
-// --dtype mixed_bfloat16 and mixed_float16: losses beside float32's, the promise, and a processor that multiplies no
-// bfloat16.
+// --dtype mixed_bfloat16 and mixed_float16: losses beside float32's, the promise, and a processor
+// that multiplies no bfloat16.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
