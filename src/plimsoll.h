@@ -18,4 +18,4 @@
 #include "report/plan_report.h"  // to_text, to_json of a PlanReport
 #include "tensor/tensor.h"       // Tensor, Shape, Dtype
 #include "train/model.h"         // Model, Sequential, compile, fit, evaluate, predict
-#include "train/optimizer.h"     // Adam, SGD
+#include "train/optimizers.h"    // Adam, SGD, ..., learning-rate schedules

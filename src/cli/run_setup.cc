@@ -101,12 +101,13 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
+  setup.compiled.optimizer = scaled_for(options.dtype, setup.compiled.optimizer);
   setup.loop = {.batch = options.batch,
                 .epochs = options.epochs,
                 .steps = options.steps,
                 .shuffle = options.shuffle,
                 .seed = options.seed,
-                .learning_rate = setup.compiled.optimizer->learning_rate};
+                .accumulate = accumulation_of(setup.compiled)};
   open_data(options, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to

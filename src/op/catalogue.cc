@@ -44,6 +44,7 @@
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
 #include "op/transpose.h"
+#include "op/update.h"
 #include "op/upsample.h"
 
 namespace pl {
@@ -103,6 +104,8 @@ std::span<const Op* const> catalogue() {
       &kSgd,
       &kSgdMomentum,
       &kAdam,
+      &kUpdate,
+      &kSumSquares,
       &kAccumulate,
       &kOwnRows,
       &kPlaceRows,

@@ -32,9 +32,10 @@ int64_t validation_batch(const LoopOptions& options) {
   return options.validation_batch > 0 ? options.validation_batch : options.batch;
 }
 
-size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
+size_t find_signature(const Session& session, StepKind kind, int64_t batch,
+                      bool accumulate = false) {
   const auto& list = session.plan().signatures;
-  const auto at = std::find(list.begin(), list.end(), Signature{kind, batch});
+  const auto at = std::find(list.begin(), list.end(), Signature{kind, batch, accumulate});
   if (at == list.end())
     throw UserError(
         "[fit] expected a batch size that was planned before the first step, received " +
@@ -226,15 +227,18 @@ class Trainer {
   }
 
   void run_step(const Permutation* order, int64_t begin, int64_t rows) {
-    const size_t signature = find_signature(session_, StepKind::train, rows);
+    const int64_t done = options_.steps_before + result_.steps;
+    const UpdateMoment moment = update_moment(session_, done);
+    const size_t signature = find_signature(session_, StepKind::train, rows, moment.accumulate);
     const HeapCounts before = heap_counts();
     const auto start = Clock::now();
     if (!options_.resident_batch || result_.steps == 0)
       feeder_.feed(session_, signature, train_, order, begin, rows);
     StepParams params;
-    params.step = options_.steps_before + result_.steps + 1;
+    params.step = done + 1;
     params.seed = options_.seed;
-    params.learning_rate = options_.learning_rate;
+    params.update = moment.update;
+    params.learning_rate = moment.learning_rate;
     params.rows = rows;
     const bool finite =
         session_.run_if_finite(signature, params, timer_.next(signature, result_.steps));
@@ -309,6 +313,9 @@ class Trainer {
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples) {
   std::vector<Signature> list = signatures_for(StepKind::train, options.batch, train_samples);
+  const size_t updates = list.size();
+  for (size_t s = 0; s < updates && options.accumulate > 1; ++s)
+    list.push_back({StepKind::train, list[s].batch, true});
   for (const Signature& signature :
        signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
     list.push_back(signature);

@@ -24,13 +24,14 @@ struct LoopOptions {
   bool shuffle = true;
   bool time_kernels = false;  // some early steps are timed kernel by kernel
   uint64_t seed = 0;
-  double learning_rate = 1e-3;
+  int64_t accumulate = 0;  // the optimiser's gradient_accumulation_steps; 0: none
   // What was trained before, so that going on gives the same shuffles, masks and updates as if it
   // had been one run.
   int64_t steps_before = 0, epochs_before = 0;
 };
 
-// Which signatures a run needs: whole batches, the last smaller one, and the same for evaluation.
+// Which signatures a run needs: whole batches, the last smaller one, both again for steps that only
+// add up gradients, and the same for evaluation.
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples);
 // The signatures of one pass over so many samples: whole batches first, then the smaller one.

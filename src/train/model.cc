@@ -126,26 +126,25 @@ std::vector<Head> make_heads(const CompileOptions& options,
 }  // namespace
 
 void Model::compile(const CompileOptions& options) {
-  if (!options.optimizer.value)
-    throw UserError(
-        "[compile] optimizer: expected Adam(), SGD() or a name, received none; Keras's default, "
-        "rmsprop, is not built yet");
   // A Sequential that waits for its input shape has one output.
   const bool built = state_->network.built();
   std::vector<Head> heads = make_heads(
       options, built ? state_->network.output_names() : std::vector<std::string>{"output"});
   if (policy_from_name(name_of(options.dtype)) != options.dtype)
-    throw UserError("[compile] dtype: expected float32, float64 or kMixedBfloat16, received " +
-                    std::string(name_of(options.dtype.variable)) + " variables and " +
-                    std::string(name_of(options.dtype.compute)) + " computation");
+    throw UserError(
+        "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
+        std::string(name_of(options.dtype.variable)) + " variables and " +
+        std::string(name_of(options.dtype.compute)) + " computation");
   const Dtype existing = state_->settings().dtype.variable;
   if (state_->variables && options.dtype.variable != existing)
     throw UserError("[compile] dtype: expected " + std::string(name_of(existing)) +
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
+  const OptimizerRef optimizer =
+      scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
   state_->compiled =
-      Compiled{options.optimizer.value, Loss{}, MetricList{}, options.dtype, std::move(heads)};
+      Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads)};
   if (built) state_->network.settle_trainable();
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
@@ -215,7 +214,7 @@ int64_t Model::iterations() const { return state_->iterations; }
 
 Optimizer& Model::optimizer() {
   state_->require_compiled("optimizer");
-  return *state_->compiled->optimizer;
+  return state_->compiled->optimizer->inner();
 }
 
 void Model::save_weights(const std::string& path) {

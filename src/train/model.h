@@ -19,7 +19,7 @@
 #include "model/layer.h"
 #include "model/loss.h"
 #include "train/budget.h"
-#include "train/optimizer.h"
+#include "train/optimizers.h"
 
 namespace pl {
 
@@ -80,11 +80,11 @@ struct MetricChoices {
 };
 
 struct CompileOptions {
-  OptimizerChoice optimizer = {};  // required: Keras's default, RMSprop, is not built yet
+  OptimizerChoice optimizer = {};  // none: Keras's default, RMSprop()
   LossChoices loss = {};           // required
   MetricChoices metrics = {};
-  Policy dtype = Dtype::float32;        // float32, float64 or kMixedBfloat16
-  LossWeights loss_weights = {};        // of the outputs; 1 by default
+  Policy dtype = Dtype::float32;  // float32, float64, kMixedBfloat16 or kMixedFloat16
+  LossWeights loss_weights = {};  // of the outputs; 1 by default
   MetricChoices weighted_metrics = {};  // as metrics, with the samples' weights
 };
 

@@ -216,7 +216,7 @@ History Model::fit(Source& data, const FitOptions& options) {
                          .steps_per_epoch = steps_per_epoch,
                          .shuffle = options.shuffle,
                          .seed = options.seed,
-                         .learning_rate = compiled.optimizer->learning_rate,
+                         .accumulate = accumulation_of(compiled),
                          .steps_before = state_->iterations,
                          .epochs_before = state_->epochs - options.initial_epoch};
   const std::vector<std::string> names = log_names(session.plan());
@@ -224,6 +224,7 @@ History Model::fit(Source& data, const FitOptions& options) {
   FitObserver observer(*state_, names, options.verbose > 0 ? &bar : nullptr);
   const LoopResult result =
       run_training(session, loop, *sources.train, sources.validation, observer);
+  if (result.steps > 0) finalize_variable_values(session);
 
   History history = std::move(observer.history);
   history.steps = result.steps;

@@ -116,6 +116,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
 PlanKey ModelCall::key(int64_t batch) const {
   PlanKey key{.signatures = {}, .sample = sample_};
   LoopOptions loop{.batch = batch, .validation_batch = needs_.validation_batch};
+  if (needs_.kind == StepKind::train) loop.accumulate = accumulation_of(compiled_);
   const int64_t samples = needs_.data ? needs_.data->size() : batch;
   key.signatures =
       needs_.kind == StepKind::train
@@ -170,6 +171,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   Variables& variables = state_.weights(seed);
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
     variables.adopt(layout_);
+    for (const auto& [path, value] : plan_->slot_starts) variables.set_slot(path, value);
     state_.fresh_optimizer = false;
   }
   Session session(std::move(*plan_), state_.variables);

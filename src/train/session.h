@@ -50,9 +50,9 @@ struct SessionPlan {
   Bytes arena = 0;  // the largest of the plans
   Bytes fixed = 0;  // bound of everything else the process holds
   Bytes process() const { return arena + fixed; }
-  Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
-  size_t fullest = 0;  // the plan that sets the arena
   StepLayout step;     // of every signature but predict
+  OptimizerRef optimizer;              // null when nothing is trained
+  std::vector<SlotStart> slot_starts;  // of its slots
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -97,6 +97,9 @@ class Session {
   Variables& variables() { return *variables_; }
   const Variables& variables() const { return *variables_; }
 
+  // Steps whose gradients were used, where the optimiser counts them; else null.
+  const double* counted_iterations() const { return iterations_; }
+
   // Ends the session but for its plan with the prepared kernels, for another one.
   SessionPlan take_plan();
 
@@ -107,7 +110,19 @@ class Session {
   std::shared_ptr<Variables> variables_;
   Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
+  const double* iterations_ = nullptr;
 };
+
+// What the next training step is to the optimiser, after so many steps.
+struct UpdateMoment {
+  bool accumulate = false;  // it adds up gradients
+  int64_t update = 0;       // counted from 1
+  double learning_rate = 0;
+};
+UpdateMoment update_moment(const Session& session, int64_t steps_before);
+
+// Puts the averages that the optimiser keeps (use_ema) in the place of the weights.
+void finalize_variable_values(Session& session);
 
 // Value of a kept scalar, float32 or float64.
 double kept_scalar(const Session& session, size_t signature, size_t i);

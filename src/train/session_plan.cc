@@ -190,6 +190,11 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   const auto start = std::chrono::steady_clock::now();
   SessionPlan result;
   result.signatures = signatures;
+  if (std::any_of(signatures.begin(), signatures.end(),
+                  [](const Signature& s) { return s.kind == StepKind::train; })) {
+    result.optimizer = compiled.optimizer;
+    result.slot_starts = slot_starts(network, compiled);
+  }
   result.memory = options.memory ? options.memory : std::make_shared<PlanMemory>(backend);
   std::vector<Graph> graphs;
   size_t fused_nodes = 0;

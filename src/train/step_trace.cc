@@ -16,11 +16,50 @@ const char* name_of(StepKind kind) {
 
 namespace {
 
-// Variables of the training step: a trainable weight with its slots.
-struct Trained {
-  Tensor weight;
-  Tensors slots;
-};
+// Calls body(path, slot) for all slots of the training step, in the order of its variables.
+template <class Body>
+void each_slot(const Network& network, const Compiled& compiled, const Body& body) {
+  const Dtype dtype = compiled.dtype.variable;
+  const std::string name = compiled.optimizer->name();
+  for (const Slot& slot : compiled.optimizer->shared_slots(dtype))
+    body(name + "/" + slot.name, slot);
+  for (const NetworkWeight& weight : network.weights()) {
+    if (!weight.trainable) continue;
+    for (const Slot& slot : compiled.optimizer->slots(weight.path, {dtype, weight.shape}))
+      body(name + "/" + weight.path + "/" + slot.name, slot);
+  }
+}
+
+// The symbols of weights and slots as the optimiser sees them; `slots` are behind the weights.
+OptimizerState optimizer_state(const Network& network, const Compiled& compiled,
+                               const Tensors& weights, Tensors slots) {
+  const Dtype dtype = compiled.dtype.variable;
+  auto next = slots.begin();
+  auto take = [&](size_t count) {
+    const auto first = next;
+    next += static_cast<std::ptrdiff_t>(count);
+    return Tensors(first, next);
+  };
+  OptimizerState state{take(compiled.optimizer->shared_slots(dtype).size()), {}};
+  for (size_t w = 0; w < weights.size(); ++w) {
+    const NetworkWeight& weight = network.weights()[w];
+    if (!weight.trainable) continue;
+    const size_t count = compiled.optimizer->slots(weight.path, {dtype, weight.shape}).size();
+    state.weights.push_back({weight.path, weights[w], take(count)});
+  }
+  return state;
+}
+
+// Gradients of the loss and the optimiser's updates.
+void trace_update(Recorder& recorder, const Compiled& compiled, const Signature& signature,
+                  OptimizerState state, const Tensor& loss, const Tensor& params) {
+  Tensors wrt;
+  for (const Trained& entry : state.weights) wrt.push_back(entry.weight);
+  const Tensor seed = compiled.optimizer->seed(state, compiled.dtype.variable);
+  const Tensors all = gradients(loss, wrt, seed);
+  PathScope path(&recorder, std::string(compiled.optimizer->name()));
+  compiled.optimizer->apply(state, all, params, {.accumulate = signature.accumulate});
+}
 
 }  // namespace
 
@@ -29,14 +68,18 @@ std::vector<Variable> step_variables(const Network& network, const Compiled& com
   std::vector<Variable> list;
   for (const NetworkWeight& weight : network.weights())
     list.push_back({weight.path, {compiled.dtype.variable, weight.shape}, Category::parameters});
-  if (!training) return list;
-  for (const NetworkWeight& weight : network.weights()) {
-    if (!weight.trainable) continue;
-    for (const std::string& slot : compiled.optimizer->slots())
-      list.push_back({std::string(compiled.optimizer->name()) + "/" + weight.path + "/" + slot,
-                      {compiled.dtype.variable, weight.shape},
-                      Category::optimizer});
-  }
+  if (training)
+    each_slot(network, compiled, [&](std::string path, const Slot& slot) {
+      list.push_back({std::move(path), slot.meta, Category::optimizer});
+    });
+  return list;
+}
+
+std::vector<SlotStart> slot_starts(const Network& network, const Compiled& compiled) {
+  std::vector<SlotStart> list;
+  each_slot(network, compiled, [&](const std::string& path, const Slot& slot) {
+    if (slot.initial != 0) list.push_back({path, slot.initial});
+  });
   return list;
 }
 
@@ -54,16 +97,8 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   Tensors variables;
   for (const Variable& variable : step_variables(network, compiled, training))
     variables.push_back(recorder.variable(variable.path, variable.meta, variable.category));
-  auto next = variables.begin() + static_cast<std::ptrdiff_t>(network.weights().size());
-  const Tensors weights(variables.begin(), next);
-  std::vector<Trained> trained;
-  if (training)
-    for (size_t w = 0; w < weights.size(); ++w) {
-      if (!network.weights()[w].trainable) continue;
-      const auto end = next + static_cast<std::ptrdiff_t>(compiled.optimizer->slots().size());
-      trained.push_back({weights[w], Tensors(next, end)});
-      next = end;
-    }
+  const auto slots = variables.begin() + static_cast<std::ptrdiff_t>(network.weights().size());
+  const Tensors weights(variables.begin(), slots);
 
   const StepInputs inputs =
       trace_inputs(recorder, network, heads, compiled, signature, sample, *layout);
@@ -88,16 +123,10 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
       const std::string name = recorder.graph().values[index(input.id())].path;
       recorder.keep(input, name);
     }
-  if (training) {
-    Tensors wrt;
-    for (const Trained& entry : trained) wrt.push_back(entry.weight);
-    const Tensors all = gradients(loss, wrt, fill(Shape{}, 1.0, compiled.dtype.variable));
-    for (size_t i = 0; i < trained.size(); ++i) {
-      if (!all[i].defined()) continue;
-      PathScope path(&recorder, std::string(compiled.optimizer->name()));
-      compiled.optimizer->update(trained[i].weight, trained[i].slots, all[i], params);
-    }
-  }
+  if (training)
+    trace_update(recorder, compiled, signature,
+                 optimizer_state(network, compiled, weights, Tensors(slots, variables.end())), loss,
+                 params);
   Graph graph = recorder.take();
   check_graph(graph);
   return graph;

@@ -9,7 +9,7 @@
 #include "model/loss.h"
 #include "model/metric.h"
 #include "model/network.h"
-#include "train/optimizer.h"
+#include "train/optimizers.h"
 
 namespace pl {
 
@@ -32,6 +32,10 @@ struct Compiled {
 
 // One for each output. Throws UserError when their number is not the network's.
 std::vector<Head> heads_of(const Compiled& compiled, const Network& network);
+// The optimiser's gradient_accumulation_steps; 0: none.
+inline int64_t accumulation_of(const Compiled& compiled) {
+  return compiled.optimizer->update_options().gradient_accumulation_steps.value_or(0);
+}
 
 enum class StepKind : uint8_t { train, evaluate, predict };
 const char* name_of(StepKind kind);
@@ -39,6 +43,7 @@ const char* name_of(StepKind kind);
 struct Signature {
   StepKind kind = StepKind::train;
   int64_t batch = 32;
+  bool accumulate = false;  // of a training step: gradients are added up, weights stay
   bool operator==(const Signature&) const = default;
 };
 
@@ -53,10 +58,17 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
-// The variables of a step: all weights in creation order, then (training) the slots of each
-// trainable weight. Value ids are left open.
+// The variables of a step: all weights in creation order, then (training) the optimiser's shared
+// slots and those of each trainable weight. Value ids are left open.
 std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
                                      bool training);
+
+// What slots are before the first step, where it is not zero.
+struct SlotStart {
+  std::string path;
+  double value;
+};
+std::vector<SlotStart> slot_starts(const Network& network, const Compiled& compiled);
 
 // A figure of the log beside the loss: values that every step keeps, behind the loss, and what
 // their totals over steps make.

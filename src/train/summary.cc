@@ -66,11 +66,12 @@ std::string shape_text(const Shape& shape) {
 }
 
 struct LayerBytes {
-  int64_t count = 0;
+  int64_t count = 0, slot_count = 0;
   Bytes weights = 0, gradients = 0, slots = 0;
 
   LayerBytes& operator+=(const LayerBytes& other) {
     count += other.count;
+    slot_count += other.slot_count;
     weights += other.weights;
     gradients += other.gradients;
     slots += other.slots;
@@ -91,7 +92,10 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
     sum.weights += grant;
     if (!compiled || !weight.trainable) continue;
     sum.gradients += grant;
-    sum.slots += grant * static_cast<Bytes>(compiled->optimizer->slots().size());
+    for (const Slot& slot : compiled->optimizer->slots(weight.path, meta)) {
+      sum.slot_count += slot.meta.elements();
+      sum.slots += align_up(slot.meta.bytes(), CpuBackend::kAlignment);
+    }
   }
   return sum;
 }
@@ -119,8 +123,10 @@ std::string totals(const Network& network, const LayerBytes& sum, const Compiled
                     line("Trainable params", trainable, trainable * size) +
                     line("Non-trainable params", fixed, fixed * size);
   if (!compiled) return out + " compile() first to see what training takes\n";
-  const auto slots = static_cast<int64_t>(compiled->optimizer->slots().size());
-  out += line("Optimizer params", trainable * slots, trainable * slots * size);
+  int64_t slots = sum.slot_count;
+  for (const Slot& slot : compiled->optimizer->shared_slots(compiled->dtype.variable))
+    slots += slot.meta.elements();
+  out += line("Optimizer params", slots, slots * size);
   const auto at_peak = [&](Category category) {
     return format_bytes(report.categories[index(static_cast<int>(category))]);
   };

@@ -40,6 +40,18 @@ void Variables::initialize(const Network& network, uint64_t seed) {
   }
 }
 
+void Variables::set_slot(const std::string& path, double value) {
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    const auto& entry = layout_.entries[i];
+    if (entry.path != path) continue;
+    const int64_t count = entry.meta.elements();
+    if (entry.meta.dtype == Dtype::float64)
+      std::fill_n(static_cast<double*>(at(i)), count, value);
+    else
+      std::fill_n(static_cast<float*>(at(i)), count, static_cast<float>(value));
+  }
+}
+
 void Variables::adopt(const VariableLayout& layout) {
   const Bytes weights = weight_bytes(layout_);
   for (const auto& entry : layout_.entries) {

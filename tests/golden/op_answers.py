@@ -23,8 +23,8 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+    step, seed, rate, update, rows, offset, _, band = struct.unpack("<qQdqqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "update": update or step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
             "band": band}
 
 
@@ -493,9 +493,9 @@ CONSTANTS = {"scale": ["factor", "offset"], "leaky_relu": ["alpha"],
              "gelu_gradient": ["approximate"], "dropout": ["rate", "stream", "rows"]}
 
 
-def fused_pointwise(attrs, *operands):
+def fused_pointwise(attrs, *operands, values=None):
     """Runs the program of src/op/tile_program.h one op after the other."""
-    values = list(operands)
+    values = list(operands) if values is None else values
     for line in attrs["program"].split(";"):
         name, *words = line.split(" ")
         names = CONSTANTS.get(name, [])
@@ -504,6 +504,50 @@ def fused_pointwise(attrs, *operands):
         args = [values[i] for i in ids]
         values.append(args[0] if name == "cast" else OPS[name](dict(zip(names, numbers)), *args))
     return values[-1]
+
+
+def step_program(attrs, operands, params):
+    """The values of a program of src/op/step_program.h that are its outputs."""
+    p, scalars = step_params(params), []
+    for line in filter(None, attrs.get("scalars", "").split(";")):
+        name, *words = line.split(" ")
+        if name == "constant":
+            scalars.append(float(words[0]))
+        elif name == "multiple":
+            scalars.append(float(scalars[int(words[0])] % float(words[1]) == 0))
+        else:
+            scalars.append({
+                "rate": lambda: p["learning_rate"],
+                "step": lambda: float(p["update"]),
+                "power": lambda a, b: a ** b,
+                "sqrt": math.sqrt,
+                "add": lambda a, b: a + b,
+                "subtract": lambda a, b: a - b,
+                "multiply": lambda a, b: a * b,
+                "divide": lambda a, b: a / b,
+                "minimum": min,
+                "maximum": max,
+                "greater": lambda a, b: float(a > b),
+            }[name](*(scalars[int(word)] for word in words)))
+    values = list(operands) + [np.float64(scalars[i]) for i in attrs.get("uses", [])]
+    if attrs["program"]:
+        fused_pointwise(attrs, *operands, values=values)
+    return [values[i] for i in attrs["outputs"]]
+
+
+def update(attrs, *operands):
+    guarded = attrs.get("guarded", 0)
+    tensors, params = operands[:-2] if guarded else operands[:-1], operands[-1]
+    outputs = step_program(attrs, tensors, params)
+    if guarded and not operands[-2] > 0:
+        return tuple(tensors[:len(outputs)])
+    return tuple(np.broadcast_to(x, tensors[0].shape) for x in outputs)
+
+
+def sum_squares(attrs, *operands):
+    shape = np.broadcast_shapes(*(x.shape for x in operands[:-1]))
+    outputs = step_program(attrs, operands[:-1], operands[-1])
+    return tuple(np.square(np.broadcast_to(x, shape)).sum() for x in outputs)
 
 
 # ---- recurrent ops: a step at a time, all samples at once
@@ -736,6 +780,8 @@ OPS = {
     "sgd": lambda a, w, g, params: w - step_params(params)["learning_rate"] * g,
     "sgd_momentum": sgd_momentum,
     "adam": adam,
+    "update": update,
+    "sum_squares": sum_squares,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
     "own_rows": own_rows,
