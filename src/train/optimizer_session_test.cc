@@ -73,7 +73,7 @@ class OptimizerSession : public ::testing::TestWithParam<Case> {
     if (accumulation_of(compiled) > 0) signatures.push_back({StepKind::train, kBatch, true});
     return plan_session(
         network_, compiled, backend_, signatures,
-        {{Dtype::float32, Shape{8}}, {Dtype::int32, Shape{}}, 1, false}, 0, nullptr,
+        {.x = {{Dtype::float32, Shape{8}}}, .y = {{Dtype::int32, Shape{}}}}, 0, nullptr,
         {.budget = budget, .switches = {.split = 1}, .all = !budget, .memory = memory_});
   }
 
