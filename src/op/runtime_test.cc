@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
 #include "op/functions.h"

@@ -143,10 +143,11 @@ TEST(ValueMemory, TheRefusalSaysWhatIsHeldAndLosesNothing) {
     const Tensor more({Dtype::float32, {160 * 1024}});
     ADD_FAILURE() << "1.25 MiB fit into one";
   } catch (const DoesNotFit& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "[runtime] expected 640 KiB for a value within memory = 1.00 MiB, of which 640 KiB "
-              "are held by 1 values and their kernels; let go of tensors or a tape (reset()), or "
-              "raise memory");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "[runtime] expected 640.0 KiB for a value within memory = 1.00 MiB, of which 640.0 KiB "
+        "are held by 1 values and their kernels; let go of tensors or a tape (reset()), or "
+        "raise memory");
   }
   EXPECT_EQ(held.data_as<float>()[0], 3);
   EXPECT_EQ(memory->figures().values, 1);

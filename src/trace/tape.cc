@@ -34,12 +34,16 @@ class GradientTape::Walk {
 
   // The numbers of a source: one, or one for each value that was read of a variable.
   std::vector<int> numbers(const GradientTape& tape, const GradientSource& source) {
-    if (!source.variable().defined()) return {number(source.tensor())};
     std::vector<int> list;
+    if (!source.variable().defined()) {
+      if (tape.tracked_.contains(key_of(source.tensor()))) list.push_back(number(source.tensor()));
+      return list;
+    }
     const auto reads = tape.reads_.find(source.variable().state().get());
     if (reads == tape.reads_.end()) return list;
     for (const Key& key : reads->second)
-      if (const auto at = numbers_.find(key); at != numbers_.end()) list.push_back(at->second);
+      if (const auto at = numbers_.find(key); at != numbers_.end() && tape.tracked_.contains(key))
+        list.push_back(at->second);
     return list;
   }
 
@@ -132,13 +136,13 @@ Tensors GradientTape::gradient(const Tensor& target, const GradientSources& sour
                     ", received " + options.output_gradient.meta().text());
   const Pause pause(*this);
   Walk walk(*this);
+  const int root = walk.number(target);
   std::vector<std::vector<int>> numbers;
   std::vector<int> wrt;
   for (const GradientSource& source : sources.list) {
     numbers.push_back(walk.numbers(*this, source));
     wrt.insert(wrt.end(), numbers.back().begin(), numbers.back().end());
   }
-  const int root = walk.number(target);
   std::vector<Entry> own;
   if (!options_.persistent) {
     own = std::move(entries_);

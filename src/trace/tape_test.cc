@@ -172,7 +172,7 @@ TEST_F(Tape, HoldsAreFreedAtOnce) {
     GradientTape never_asked;
     forward();
   }
-  EXPECT_LE(runtime_.memory().used, before + 8 * kKiB) << "kernels of the gradient";
+  EXPECT_LE(runtime_.memory().used, before + 16 * kKiB) << "kernels of the gradient";
 }
 
 TEST_F(Tape, AnErrorInAGradientNamesTheOp) {
@@ -189,7 +189,7 @@ TEST_F(Tape, AnErrorInAGradientNamesTheOp) {
   EXPECT_EQ(message_of([&] {
               GradientTape second;
               GradientTape first;
-              const Tensor y = layer_norm(x, gamma, beta).y;
+              const Tensor y = layer_norm(x, gamma, beta, 1e-3).y;
               const Tensor dx = first.gradient(reduce_sum(square(y)), {x})[0];
               second.gradient(reduce_sum(square(dx)), {x});
             }),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <list>
 
 #include "base/error.h"
@@ -247,26 +248,37 @@ class FunctionRun {
     std::memcpy(result.data(), from, static_cast<size_t>(output.meta.bytes()));
   }
 
+  Bytes kernel_bytes(const KernelBill& bill) const {
+    Bytes bytes = 0;
+    for (int id : bill.calls) bytes += book_.call(id).footprint;
+    return bytes;
+  }
+  // What a call takes besides arguments and variables.
+  Bytes needs(const Pool& pool, const PoolEntry& entry) const {
+    return align_up(entry.arena - layout_.bytes, kPage) + results_ +
+           kernel_bytes(pool.of(entry).bill);
+  }
+
   // The fastest plan within the memory that is left.
   void plan() {
     executor_.reset();
     prepared_ = {};
     memory_->discharge(std::exchange(charged_, 0));
-    const Bytes room = memory_->room() - results_;
-    auto fits = [&](const PoolEntry& entry) { return entry.arena - layout_.bytes <= room; };
+    const Bytes room = memory_->room();
     Pool pool = make_pool(traced_.graph, book_, memo_, layout_, only_unlimited());
-    if (!fits(pool.entries.front())) pool = make_pool(traced_.graph, book_, memo_, layout_, {});
+    if (needs(pool, pool.entries.front()) > room)
+      pool = make_pool(traced_.graph, book_, memo_, layout_, {});
     const PoolEntry* best = nullptr;
-    const PoolEntry* least = &pool.entries.front();
+    Bytes least = std::numeric_limits<Bytes>::max();
     for (const PoolEntry& entry : pool.entries) {
-      if (entry.arena < least->arena) least = &entry;
-      if (fits(entry) && (!best || entry.ms < best->ms)) best = &entry;
+      const Bytes bytes = needs(pool, entry);
+      least = std::min(least, bytes);
+      if (bytes <= room && (!best || entry.ms < best->ms)) best = &entry;
     }
-    if (!best) refuse(least->arena - layout_.bytes);
+    if (!best) refuse(least);
     prepared_ = build(traced_.graph, *best, book_, layout_);
     prepared_.kernels = book_.kernels(prepared_.graph);
-    Bytes kernels = 0;
-    for (int id : pool.of(*best).bill.calls) kernels += book_.call(id).footprint;
+    const Bytes kernels = kernel_bytes(pool.of(*best).bill);
     if (memory_->charge(kernels)) charged_ = kernels;
     written_.clear();
     for (const GraphVariable& variable : prepared_.graph.variables)
@@ -276,7 +288,7 @@ class FunctionRun {
   [[noreturn]] void refuse(Bytes least) const {
     const MemoryFigures figures = memory_->figures();
     throw DoesNotFit(
-        "[function] " + name_ + ": expected " + format_bytes(least + results_) +
+        "[function] " + name_ + ": expected " + format_bytes(least) +
         " at least, to run it in, within memory = " + format_bytes(figures.limit.value_or(0)) +
         ", of which " + format_bytes(figures.used) + " are held by " +
         std::to_string(figures.values) +

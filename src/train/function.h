@@ -95,7 +95,7 @@ class Function {
     (pack(args, tensors, constants), ...);
     FunctionCore::Results results =
         core_.call(tensors, constants, [&](const Tensors& symbols) -> FunctionCore::Results {
-          size_t next = 0;
+          [[maybe_unused]] size_t next = 0;
           // Braces: in the order of the arguments.
           std::tuple<Bound<Args>...> bound{unpack(args, symbols, next)...};
           if constexpr (std::is_void_v<Result>) {

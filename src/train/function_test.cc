@@ -88,8 +88,8 @@ TEST_F(FunctionTest, TracesOnceForEachSignatureAndSaysWhy) {
   twice(noise({5}, 1), 3.0);
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_EQ(warnings[0],
-            "[function] twice: traced again (2 times so far): tensor argument 0 was float32 (4) "
-            "and is now float32 (5)");
+            "[function] twice: traced again (2 times so far): tensor argument 0 was float32 (4,) "
+            "and is now float32 (5,)");
   EXPECT_EQ(warnings[1],
             "[function] twice: traced again (3 times so far): constant argument 0 was 2 and is "
             "now 3");
