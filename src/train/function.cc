@@ -9,195 +9,31 @@
 #include "base/error.h"
 #include "execute/executor.h"
 #include "execute/pool.h"
-#include "op/recorder.h"
 #include "train/function_trace.h"
 
 namespace pl {
-namespace {
-
-thread_local FunctionTrace* current_trace = nullptr;
-
-struct FunctionKey {
-  Metas metas;
-  std::vector<std::string> constants;
-  bool operator==(const FunctionKey&) const = default;
-};
-
-// Where a result comes from.
-struct Output {
-  enum class From : uint8_t { kept, argument, variable } from;
-  size_t index;
-  Meta meta;
-};
-
-// A traced step and what surrounds it.
-struct Traced {
-  FunctionKey key;
-  Graph graph;                                            // behind its passes
-  std::vector<std::shared_ptr<VariableState>> variables;  // as the graph's
-  std::vector<HostInput> host;                            // inputs behind the arguments
-  std::vector<Output> outputs;
-  std::vector<std::string> names;
-};
-
-// Records a call. Values that it meets become inputs, variables become the graph's.
-class Tracer final : public VariableTracer, public FunctionTrace {
- public:
-  explicit Tracer(Traced& traced) : traced_(traced), scope_(recorder_) {
-    recorder_.set_capture([this](const Tensor& value) { return capture(value); });
-  }
-
-  Tensor argument(size_t i, const Meta& meta, bool rows) {
-    return recorder_.input("argument " + std::to_string(i), meta, rows);
-  }
-
-  Tensor read(const std::shared_ptr<VariableState>& variable) override {
-    const auto at = std::find(traced_.variables.begin(), traced_.variables.end(), variable);
-    const auto index = static_cast<size_t>(at - traced_.variables.begin());
-    if (at == traced_.variables.end()) {
-      traced_.variables.push_back(variable);
-      first_.push_back(
-          recorder_.variable(path_for(variable->name), variable->meta, variable->category));
-    }
-    return last_version(first_[index]);
-  }
-
-  Tensor host_input(const HostInput& input) override {
-    for (size_t i = 0; i < traced_.host.size(); ++i)
-      if (traced_.host[i].key == input.key) return host_[i];
-    traced_.host.push_back(input);
-    host_.push_back(recorder_.input(input.name, input.meta, false));
-    return host_.back();
-  }
-
-  void keep(const Tensor& result, size_t arguments) {
-    if (!result.defined())
-      throw UserError("expected results that are tensors, received an empty one");
-    const Tensor symbol = result.is_symbol() ? result : capture(result);
-    const Value& value = recorder_.graph().values[index(symbol.id())];
-    const auto& inputs = recorder_.graph().inputs;
-    const auto input = std::find(inputs.begin(), inputs.end(), symbol.id());
-    Output output{Output::From::kept, recorder_.graph().keep.size(), symbol.meta()};
-    if (input != inputs.end() && static_cast<size_t>(input - inputs.begin()) < arguments) {
-      output = {Output::From::argument, static_cast<size_t>(input - inputs.begin()), symbol.meta()};
-    } else if (value.variable >= 0) {
-      if (last_version(symbol).id() != symbol.id())
-        throw UserError(traced_.variables[index(value.variable)]->name +
-                        ": expected its last value as a result, received one from before an "
-                        "assignment; compute what is needed of it before the assignment");
-      output = {Output::From::variable, index(value.variable), symbol.meta()};
-    } else {
-      recorder_.keep(symbol, "result " + std::to_string(output.index));
-    }
-    traced_.outputs.push_back(std::move(output));
-  }
-
-  Graph take() {
-    check_versions();
-    Graph graph = recorder_.take();
-    check_graph(graph);
-    return graph;
-  }
-
- private:
-  Tensor capture(const Tensor& value) {
-    value.data();
-    const void* key = value.buffer().get();
-    return host_input({key, "constant", value.meta(), [value](void* to) {
-                         std::memcpy(to, value.data(), static_cast<size_t>(value.meta().bytes()));
-                       }});
-  }
-
-  std::string path_for(const std::string& name) const {
-    auto taken = [&](const std::string& path) {
-      for (const GraphVariable& variable : recorder_.graph().variables)
-        if (variable.path == path) return true;
-      return false;
-    };
-    std::string path = name;
-    for (int n = 1; taken(path); ++n) path = name + "_" + std::to_string(n);
-    return path;
-  }
-
-  // A version must not be read behind the node that replaces it: its bytes are gone by then.
-  void check_versions() const {
-    const Graph& graph = recorder_.graph();
-    std::vector<ValueId> newest;
-    for (const GraphVariable& variable : graph.variables) newest.push_back(variable.first);
-    for (const Node& node : graph.nodes) {
-      for (ValueId in : node.in)
-        if (const Value& value = graph.values[index(in)];
-            value.variable >= 0 && newest[index(value.variable)] != in)
-          throw UserError(graph.variables[index(value.variable)].path + ": expected " + node.op +
-                          " to read it before it is assigned, received a value from before the "
-                          "assignment; compute what needs the old value first");
-      for (ValueId out : node.out)
-        if (const Value& value = graph.values[index(out)]; value.variable >= 0)
-          newest[index(value.variable)] = out;
-    }
-  }
-
-  Traced& traced_;
-  Recorder recorder_;
-  RecorderScope scope_;
-  Tensors first_;  // versions, as traced_.variables
-  Tensors host_;   // as traced_.host
-};
-
-// Arguments with the same leading dimension as the first one count as samples of a batch, which a
-// small budget may have worked off in parts.
-std::vector<bool> carry_rows(const Metas& metas) {
-  Dim batch = 0;
-  std::vector<bool> rows;
-  for (const Meta& meta : metas) {
-    const bool has = meta.shape.rank() > 0 && meta.shape[0] > 1;
-    if (has && batch == 0) batch = meta.shape[0];
-    rows.push_back(has && meta.shape[0] == batch);
-  }
-  return rows;
-}
-
-Traced trace(const FunctionKey& key, const FunctionCore::Body& body) {
-  Traced traced{.key = key};
-  Tracer tracer(traced);
-  const std::vector<bool> rows = carry_rows(key.metas);
-  Tensors symbols;
-  for (size_t i = 0; i < key.metas.size(); ++i)
-    symbols.push_back(tracer.argument(i, key.metas[i], rows[i]));
-  const FunctionCore::Results results = body(symbols);
-  traced.names = results.names;
-  for (const Tensor& result : results.tensors) tracer.keep(result, symbols.size());
-  traced.graph = tracer.take();
-  run_passes(traced.graph);
-  return traced;
-}
-
-}  // namespace
-
-FunctionTrace::FunctionTrace() : previous_(current_trace) { current_trace = this; }
-FunctionTrace::~FunctionTrace() { current_trace = previous_; }
-FunctionTrace* FunctionTrace::current() { return current_trace; }
 
 // One signature, planned and ready to run in a Runtime.
 class FunctionRun {
  public:
-  FunctionRun(Traced traced, Runtime& runtime, const std::string& name)
+  FunctionRun(TracedFunction traced, Runtime& runtime, const std::string& name)
       : traced_(std::move(traced)),
         runtime_(&runtime),
         memory_(runtime.values()),
         name_(name),
         book_(runtime.backend()),
         layout_(layout_variables(traced_.graph.variables, runtime.backend().alignment())) {
-    for (const Output& output : traced_.outputs) results_ += align_up(output.meta.bytes(), kPage);
+    for (const FunctionOutput& output : traced_.outputs)
+      results_ += align_up(output.meta.bytes(), kPage);
     plan();
   }
   ~FunctionRun() { memory_->discharge(charged_); }
   FunctionRun(const FunctionRun&) = delete;
   FunctionRun& operator=(const FunctionRun&) = delete;
 
-  const Traced& traced() const { return traced_; }
+  const TracedFunction& traced() const { return traced_; }
   bool serves(const FunctionKey& key, const Runtime& runtime) const {
-    return runtime_ == &runtime && traced_.key == key;
+    return memory_ == runtime.values() && traced_.key == key;
   }
 
   FunctionPlan figures() const {
@@ -215,9 +51,9 @@ class FunctionRun {
     runtime_->backend().use();
     // Whatever may be refused comes before the first kernel: nothing is half done.
     Tensors results;
-    for (const Output& output : traced_.outputs)
-      results.push_back(output.from == Output::From::argument ? arguments[output.index]
-                                                              : Tensor(output.meta));
+    for (const FunctionOutput& output : traced_.outputs)
+      results.push_back(output.from == FunctionOutput::From::argument ? arguments[output.index]
+                                                                      : Tensor(output.meta));
     Buffer arena(transient());
     bind(static_cast<char*>(arena.data()));
     for (size_t i = 0; i < arguments.size(); ++i)
@@ -239,11 +75,11 @@ class FunctionRun {
 
   Bytes transient() const { return prepared_.plan.arena - layout_.bytes; }
 
-  void copy_result(const Output& output, const Tensor& result) const {
+  void copy_result(const FunctionOutput& output, const Tensor& result) const {
     const void* from = nullptr;
-    if (output.from == Output::From::argument) return;
-    if (output.from == Output::From::kept) from = executor_->kept(output.index);
-    if (output.from == Output::From::variable)
+    if (output.from == FunctionOutput::From::argument) return;
+    if (output.from == FunctionOutput::From::kept) from = executor_->kept(output.index);
+    if (output.from == FunctionOutput::From::variable)
       from = traced_.variables[output.index]->current().data();
     std::memcpy(result.data(), from, static_cast<size_t>(output.meta.bytes()));
   }
@@ -309,7 +145,7 @@ class FunctionRun {
                                            ArenaView{nullptr, arena_, places_});
   }
 
-  Traced traced_;
+  TracedFunction traced_;
   Runtime* runtime_;
   std::shared_ptr<ValueMemory> memory_;
   std::string name_;
@@ -361,7 +197,8 @@ class FunctionTraces {
     if (!runs_.empty()) warn(key, runs_.front()->traced().key);
     while (runs_.size() >= options_.signatures) runs_.pop_back();
     try {
-      runs_.push_front(std::make_unique<FunctionRun>(trace(key, body), runtime, options_.name));
+      runs_.push_front(
+          std::make_unique<FunctionRun>(trace_function(key, body), runtime, options_.name));
     } catch (const UserError& error) {
       throw UserError("[function] " + options_.name + ": " + error.what());
     }
