@@ -54,8 +54,8 @@ void show(const char* name, LayerRef layer) {
 
 int main() {
   try {
-    show("loop", std::make_shared<InALoop>());
-    show("reduced", std::make_shared<Reduced>());
+    show("loop", LayerRef(std::make_shared<InALoop>()));
+    show("reduced", LayerRef(std::make_shared<Reduced>()));
   } catch (const Error& error) {
     std::fprintf(stderr, "reduced_layer: %s\n", error.what());
     return error.exit_code();
