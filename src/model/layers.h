@@ -334,6 +334,11 @@ struct GroupedQueryAttentionOptions {
 LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                int64_t num_key_value_heads,
                                GroupedQueryAttentionOptions options = {});
+inline LayerRef GroupQueryAttention(int64_t head_dim, int64_t num_query_heads,
+                                    int64_t num_key_value_heads,
+                                    GroupedQueryAttentionOptions options = {}) {
+  return GroupedQueryAttention(head_dim, num_query_heads, num_key_value_heads, std::move(options));
+}
 
 // Attention alone, on queries, keys and values that one Dense made: (T, 3 * D) to (T, D).
 struct PackedAttentionOptions {
