@@ -480,7 +480,7 @@ def transposed(linear, attrs, dy, shape):
         one = np.zeros(image).ravel()
         one[i] = 1
         made = linear(np.broadcast_to(one.reshape(image), shape))
-        dx.reshape(shape[0], -1)[:, i] = (made * dy).sum((1, 2, 3))
+        dx.reshape(shape[0], int(np.prod(image)))[:, i] = (made * dy).sum((1, 2, 3))
     return dx
 
 
