@@ -120,8 +120,8 @@ TEST_F(Misuse, NamesTheLayerAndWhatItWanted) {
             "[adapt] expected a Normalization, received a Dense");
 }
 
-class Normalization : public EagerTest {};
-TEST_F(Normalization, LearnsMeanAndVarianceFromData) {
+class NormalizationTest : public EagerTest {};
+TEST_F(NormalizationTest, LearnsMeanAndVarianceFromData) {
   const LayerRef layer = Normalization();
   adapt(layer, floats({4, 2}, {1, 10, 2, 10, 3, 30, 6, 30}));
   layer->build({Shape{2}});
@@ -129,8 +129,8 @@ TEST_F(Normalization, LearnsMeanAndVarianceFromData) {
   EXPECT_EQ(layer->weights()[1].initializer, initializers::Values({3.5, 100}));
 }
 
-class Lambda : public EagerTest {};
-TEST_F(Lambda, RunsAnyFunctionThatKeepsTheBatch) {
+class LambdaTest : public EagerTest {};
+TEST_F(LambdaTest, RunsAnyFunctionThatKeepsTheBatch) {
   const Symbolic x = Input({4});
   const LayerRef twice = Lambda([](const Tensors& in) { return scale(in[0], 2); }, "twice");
   EXPECT_EQ(twice(x).shape(), Shape{4});

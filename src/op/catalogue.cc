@@ -20,10 +20,12 @@
 #include "op/fill.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
+#include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
 #include "op/log_softmax.h"
+#include "op/lstm.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
@@ -35,6 +37,7 @@
 #include "op/pointwise.h"
 #include "op/random.h"
 #include "op/random_image.h"
+#include "op/recurrent_weight_gradient.h"
 #include "op/reduce.h"
 #include "op/relu.h"
 #include "op/relu_bits.h"
@@ -42,6 +45,7 @@
 #include "op/resize.h"
 #include "op/scale.h"
 #include "op/sgd.h"
+#include "op/simple_rnn.h"
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
 #include "op/sparsemax.h"
@@ -100,6 +104,13 @@ std::span<const Op* const> catalogue() {
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
       &kLinearCrossEntropy,
+      &kLstm,
+      &kLstmGradient,
+      &kGru,
+      &kGruGradient,
+      &kSimpleRnn,
+      &kSimpleRnnGradient,
+      &kRecurrentWeightGradient,
       &kSgd,
       &kSgdMomentum,
       &kAdam,
