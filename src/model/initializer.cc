@@ -143,8 +143,8 @@ double unit(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32;
 double normal(PhiloxKey key, int64_t i, bool truncated) {
   for (uint64_t draw = 0;; ++draw) {
     const PhiloxWords words = philox_block(key, draw, static_cast<uint64_t>(i));
-    const double value = std::sqrt(-2 * std::log(unit(words[0]))) *
-                         std::cos(2 * std::numbers::pi * unit(words[1]));
+    const double value =
+        std::sqrt(-2 * std::log(unit(words[0]))) * std::cos(2 * std::numbers::pi * unit(words[1]));
     if (!truncated || std::fabs(value) <= 2) return value;
   }
 }
@@ -196,8 +196,7 @@ void fill(const Draw& draw, const Meta& meta, PhiloxKey key, T* data) {
       case Kind::uniform: {
         const PhiloxWords words = philox_block(key, 0, static_cast<uint64_t>(i) / 4);
         const double middle = (draw.a + draw.b) / 2, half = (draw.b - draw.a) / 2;
-        data[i] =
-            static_cast<T>((2 * unit(words[static_cast<size_t>(i % 4)]) - 1) * half + middle);
+        data[i] = static_cast<T>((2 * unit(words[static_cast<size_t>(i % 4)]) - 1) * half + middle);
         break;
       }
       case Kind::normal:

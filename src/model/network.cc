@@ -86,9 +86,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
     for (const Weight& weight : layer->weights()) {
       at->second.push_back(weight.owner ? -1 : static_cast<int>(weights_.size()));
       if (!weight.owner)
-        weights_.push_back(
-            {layer->name + "/" + weight.name, weight.shape, weight.initializer, weight.trainable,
-             weight.regularizer, weight.constraint});
+        weights_.push_back({layer->name + "/" + weight.name, weight.shape, weight.initializer,
+                            weight.trainable, weight.regularizer, weight.constraint});
     }
   }
   for (const auto& [symbol, out] : order) {

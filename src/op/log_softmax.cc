@@ -33,8 +33,12 @@ std::vector<Sample> samples() {
     if (shape.rank() == 1) result.attrs.set("vector", int64_t{1});
     return result;
   };
-  return {sample("vector", {7}), sample("odd", {3, 37}), sample("one", {4, 1}),
-          sample("deep", {2, 3, 5}), sample("wide", {3, 700}), sample("empty", {0, 4}),
+  return {sample("vector", {7}),
+          sample("odd", {3, 37}),
+          sample("one", {4, 1}),
+          sample("deep", {2, 3, 5}),
+          sample("wide", {3, 700}),
+          sample("empty", {0, 4}),
           sample("large", {256, 1000}, true)};
 }
 

@@ -54,17 +54,18 @@ void add_spatial(std::map<std::string, LayerCase>& cases) {
   cases["conv2d_same_even"] =
       one({5, 7, 2}, Conv2D(3, {4, 2}, {.strides = 2, .padding = "same", .name = "c"}));
   cases["conv3d"] = one({4, 5, 6, 2}, Conv3D(3, {2, 3, 2}, {.name = "c"}));
-  cases["conv3d_same_even"] =
-      one({5, 4, 3, 2},
-          Conv3D(4, {4, 2, 3}, {.strides = {2, 1, 2}, .padding = "same", .name = "c"}));
-  cases["conv3d_dilated"] = in_float32(one(
-      {7, 3, 5, 2},
-      Conv3D(4, {3, 2, 2}, {.strides = {1, 2, 1}, .groups = 2, .activation = "tanh", .name = "c"})));
+  cases["conv3d_same_even"] = one(
+      {5, 4, 3, 2}, Conv3D(4, {4, 2, 3}, {.strides = {2, 1, 2}, .padding = "same", .name = "c"}));
+  cases["conv3d_dilated"] = in_float32(
+      one({7, 3, 5, 2},
+          Conv3D(4, {3, 2, 2},
+                 {.strides = {1, 2, 1}, .groups = 2, .activation = "tanh", .name = "c"})));
   cases["max_pooling1d"] = one({7, 3}, MaxPooling1D(2, {.strides = 3, .padding = "same"}));
   cases["average_pooling1d"] = one({7, 3}, AveragePooling1D(4, {.strides = 2, .padding = "same"}));
   cases["global_average1d"] = in_float32(one({5, 3}, GlobalAveragePooling1D()));
   cases["global_max1d"] = one({5, 3}, GlobalMaxPooling1D({.keepdims = true}));
-  cases["global_average2d"] = in_float32(one({3, 4, 2}, GlobalAveragePooling2D({.keepdims = true})));
+  cases["global_average2d"] =
+      in_float32(one({3, 4, 2}, GlobalAveragePooling2D({.keepdims = true})));
   cases["global_max2d"] = one({3, 4, 2}, GlobalMaxPooling2D());
   cases["global_average3d"] = in_float32(one({2, 3, 4, 2}, GlobalAveragePooling3D()));
   cases["global_max3d"] = one({2, 3, 4, 2}, GlobalMaxPooling3D({.keepdims = true}));
@@ -93,8 +94,7 @@ void add_pointwise(std::map<std::string, LayerCase>& cases) {
   cases["softmax_axis"] = one({4, 5}, Softmax(1));
   cases["elu_layer"] = one({7}, ELU(0.3));
   cases["leaky_relu_layer"] = one({7}, LeakyReLU());
-  cases["relu_all"] =
-      one({17}, ReLU({.max_value = 1.5, .negative_slope = 0.1, .threshold = 0.25}));
+  cases["relu_all"] = one({17}, ReLU({.max_value = 1.5, .negative_slope = 0.1, .threshold = 0.25}));
   cases["relu_threshold"] = one({17}, ReLU({.threshold = 0.5}));
   cases["threshold"] = one({17}, Activation("threshold:threshold=0.5,value=-0.25"));
   cases["prelu"] = one({3, 4}, PReLU({.name = "p"}));
@@ -108,8 +108,7 @@ void add_pointwise(std::map<std::string, LayerCase>& cases) {
   cases["normalization_all"] =
       one({2, 3}, Normalization({.axis = {}, .mean = {0.5}, .variance = {2}}));
   cases["normalization_invert"] = one(
-      {2, 3},
-      Normalization({.axis = {1}, .mean = {0.5, -1}, .variance = {1, 4}, .invert = true}));
+      {2, 3}, Normalization({.axis = {1}, .mean = {0.5, -1}, .variance = {1, 4}, .invert = true}));
   cases["add_broadcast"] = merged({{4, 1, 3}, {4, 2, 1}}, Add());
   cases["subtract"] = merged({{4}, {4}}, Subtract());
   cases["multiply"] = merged({{4, 3}, {4, 3}, {4, 1}}, Multiply());
@@ -122,8 +121,8 @@ void add_products(std::map<std::string, LayerCase>& cases) {
   cases["group_norm"] = in_float32(one({3, 4, 6}, GroupNormalization({.groups = 2, .name = "n"})));
   cases["instance_norm"] =
       in_float32(one({5, 4}, GroupNormalization({.groups = -1, .epsilon = 1e-2, .name = "n"})));
-  cases["group_norm_axis"] =
-      in_float32(one({6, 3}, GroupNormalization({.groups = 3, .axis = 1, .center = false, .name = "n"})));
+  cases["group_norm_axis"] = in_float32(
+      one({6, 3}, GroupNormalization({.groups = 3, .axis = 1, .center = false, .name = "n"})));
   cases["rms_norm"] = in_float32(one({4, 7}, RMSNormalization({.name = "n"})));
   cases["unit_norm"] = one({4, 3}, UnitNormalization());
   cases["layer_norm"] = in_float32(one({4, 5}, LayerNormalization({.name = "n"})));
@@ -141,8 +140,7 @@ void add_products(std::map<std::string, LayerCase>& cases) {
   cases["dot_normalized"] = merged({{3, 4}, {5, 4}}, Dot(-1, {.normalize = true}));
   cases["dot_mixed"] = merged({{3, 4}, {3}}, Dot(1));
   for (bool causal : {false, true}) {
-    const LayerRef gqa =
-        GroupedQueryAttention(3, 4, 2, {.use_causal_mask = causal, .name = "gqa"});
+    const LayerRef gqa = GroupedQueryAttention(3, 4, 2, {.use_causal_mask = causal, .name = "gqa"});
     cases[causal ? "grouped_query_causal" : "grouped_query"] =
         network({5, 6}, [gqa](const std::vector<Symbolic>& x) {
           return gqa(std::vector<Symbolic>{x[0], x[0]});
@@ -183,8 +181,7 @@ Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
     for (Dim f = 0; f < features; ++f) {
       double& value = x.data_as<double>()[p * features + f];
       value *= hashed(kTargetSalt, p) % 2;
-      if (p % sample[0] == 0)
-        value = first.data_as<double>()[p / sample[0] * features + f];
+      if (p % sample[0] == 0) value = first.data_as<double>()[p / sample[0] * features + f];
     }
   return x;
 }
@@ -213,7 +210,8 @@ void expect_close(const Json& answer, const void* ours, Dtype dtype, double tole
     const double mine = dtype == Dtype::float64
                             ? static_cast<const double*>(ours)[at]
                             : static_cast<double>(static_cast<const float*>(ours)[at]);
-    EXPECT_NEAR(mine, theirs, tolerance * std::max({std::fabs(theirs), rms, kLeast})) << what << " " << at;
+    EXPECT_NEAR(mine, theirs, tolerance * std::max({std::fabs(theirs), rms, kLeast}))
+        << what << " " << at;
   }
 }
 
@@ -228,8 +226,7 @@ void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
   RecorderScope scope(recorder);
   Tensors weights, x;
   for (const NetworkWeight& weight : network.weights())
-    weights.push_back(
-        recorder.variable(weight.path, {dtype, weight.shape}, Category::parameters));
+    weights.push_back(recorder.variable(weight.path, {dtype, weight.shape}, Category::parameters));
   for (const Shape& shape : c.shapes)
     x.push_back(recorder.input("x", {dtype, shape.with_front(kBatch)}, true));
   const Tensor params = recorder.input("params", step_params_meta(), false);
@@ -283,10 +280,9 @@ void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
 }
 
 const Json& answers() {
-  static const Json all =
-      parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                           "/tests/golden/keras_layers2.json"),
-                 "keras_layers2.json");
+  static const Json all = parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
+                                                               "/tests/golden/keras_layers2.json"),
+                                     "keras_layers2.json");
   return all;
 }
 
