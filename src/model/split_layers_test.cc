@@ -26,15 +26,14 @@ Network images() {
 }
 
 Network sequences() {
-  return chain(Shape{6, 5},
-               {Rescaling(2, -0.5), Masking(),
-                Dense(8, {.activation = "gelu"}), GaussianDropout(0.2), RMSNormalization(),
-                GroupedQueryAttention(4, 4, 2), EinsumDense("abc,cd->abd", {0, 6}),
-                AlphaDropout(0.1), PReLU(), Conv1D(7, 4, {.padding = "same"}),
-                ActivityRegularization({.l2 = 0.01}), GlobalAveragePooling1D(),
-                Dense(5, {.activation = "softmax",
-                          .kernel_regularizer = "orthogonal_regularizer:0.1",
-                          .kernel_constraint = "unit_norm"})});
+  return chain(Shape{6, 5}, {Rescaling(2, -0.5), Masking(), Dense(8, {.activation = "gelu"}),
+                             GaussianDropout(0.2), RMSNormalization(),
+                             GroupedQueryAttention(4, 4, 2), EinsumDense("abc,cd->abd", {0, 6}),
+                             AlphaDropout(0.1), PReLU(), Conv1D(7, 4, {.padding = "same"}),
+                             ActivityRegularization({.l2 = 0.01}), GlobalAveragePooling1D(),
+                             Dense(5, {.activation = "softmax",
+                                       .kernel_regularizer = "orthogonal_regularizer:0.1",
+                                       .kernel_constraint = "unit_norm"})});
 }
 
 Network volumes() {
