@@ -23,7 +23,17 @@ struct Weight {
   // up; name, shape and initialiser are the owner's.
   std::shared_ptr<const Layer> owner = nullptr;
   size_t index = 0;
+  std::string regularizer = "";  // model/regularizer.h; its penalty is part of the loss
+  std::string constraint = "";   // model/constraint.h; applied behind each update
 };
+
+// How a weight starts and what it is held to, in the words of the layer's options.
+struct WeightRules {
+  std::string initializer;
+  std::string regularizer = "";
+  std::string constraint = "";
+};
+void check_rules(const WeightRules& rules);  // throws UserError
 
 // What `call` gets. Tensors are symbols of the step being traced, with the batch as dimension 0.
 struct LayerCall {
@@ -33,6 +43,9 @@ struct LayerCall {
   const Tensor& step_params;  // for random layers
   int64_t stream;             // key of random numbers: hash of layer path and call index
   bool trainable = true;      // Layer::trainable when the model was compiled
+  // As `in`: boolean (B, T), true where a position counts; undefined where an input has no mask.
+  std::span<const Tensor> masks = {};
+  Tensor mask(size_t i) const { return i < masks.size() ? masks[i] : Tensor(); }
 };
 
 class Symbolic;
@@ -54,7 +67,15 @@ class Layer {
   virtual std::vector<Symbolic> connect(const std::shared_ptr<Layer>& self,
                                         const std::vector<Symbolic>& in);
 
-  std::string name;  // given by the user, or by the network ("dense_1")
+  // Keras's rule for masks: a layer that supports masking hands its first input's mask on, others
+  // drop it; Masking and Embedding make one (docs/decisions/0014-masks.md).
+  virtual bool supports_masking() const { return false; }
+  virtual Tensor compute_mask(const LayerCall& call) const {
+    return supports_masking() ? call.mask(0) : Tensor();
+  }
+
+  std::string name;                  // given by the user, or by the network ("dense_1")
+  std::string activity_regularizer;  // of the output, divided by the batch; added to the loss
   // False: training leaves its weights as they are, and keeps neither gradients nor optimiser state
   // for them. compile() settles it.
   bool trainable = true;
@@ -64,6 +85,11 @@ class Layer {
  protected:
   void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {
     weights_.push_back({std::move(name), std::move(shape), std::move(initializer), trainable});
+  }
+  void add_weight(std::string name, Shape shape, const WeightRules& rules) {
+    add_weight(std::move(name), std::move(shape), rules.initializer);
+    weights_.back().regularizer = rules.regularizer;
+    weights_.back().constraint = rules.constraint;
   }
   // Uses another layer's weight, which exists already.
   void share_weight(std::shared_ptr<const Layer> owner, size_t index) {

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/regularizer.h"
 #include "op/cast.h"
 #include "op/recorder.h"
+#include "op/scale.h"
 
 namespace pl {
 namespace {
@@ -114,6 +116,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
                             .shape = weights[w].shape,
                             .initializer = weights[w].initializer,
                             .trainable = weights[w].trainable,
+                            .regularizer = weights[w].regularizer,
+                            .constraint = weights[w].constraint,
                             .state = !weights[w].trainable,
                             .layer = origin.layer,
                             .index = w,
@@ -209,10 +213,10 @@ int64_t Network::parameters() const {
 }
 
 Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
-                      const Tensor& step_params, Dtype compute) const {
+                      const Tensor& step_params, Dtype compute, NetworkNotes* notes) const {
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
         "operands of a network");
-  Tensors slots(inputs.size() + calls_.size());
+  Tensors slots(inputs.size() + calls_.size()), masks(slots.size());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   Recorder* recorder = inputs[0].recorder();
   Tensors narrow(weights.size());  // each weight is cast once a step
@@ -225,16 +229,28 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   };
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
-    Tensors in, own;
-    for (int slot : call.in) in.push_back(slots[static_cast<size_t>(slot)]);
+    Tensors in, own, masks_in;
+    for (int slot : call.in) {
+      in.push_back(slots[static_cast<size_t>(slot)]);
+      masks_in.push_back(masks[static_cast<size_t>(slot)]);
+    }
     PathScope scope(recorder, call.path);
     for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c)) >> 1);
-    slots[static_cast<size_t>(call.out)] = call.layer->call(
-        {in, own, call.training.value_or(training), step_params, stream, call.trainable});
+    const LayerCall made{in,     own,            call.training.value_or(training), step_params,
+                         stream, call.trainable, masks_in};
+    const Tensor out = call.layer->call(made);
+    slots[static_cast<size_t>(call.out)] = out;
+    masks[static_cast<size_t>(call.out)] = call.layer->compute_mask(made);
+    if (notes && !call.layer->activity_regularizer.empty())
+      notes->losses.push_back(scale(penalty(call.layer->activity_regularizer, out),
+                                    1 / static_cast<double>(out.shape()[0])));
   }
   Tensors outputs;
-  for (int slot : outputs_) outputs.push_back(slots[static_cast<size_t>(slot)]);
+  for (int slot : outputs_) {
+    outputs.push_back(slots[static_cast<size_t>(slot)]);
+    if (notes) notes->masks.push_back(masks[static_cast<size_t>(slot)]);
+  }
   return outputs;
 }
 

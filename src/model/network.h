@@ -16,10 +16,18 @@ struct NetworkWeight {
   Shape shape;
   std::string initializer;
   bool trainable;                          // the optimiser moves it
+  std::string regularizer = "";
+  std::string constraint = "";
   bool state = false;                      // moved by its layer if at all, such as a moving average
   std::shared_ptr<Layer> layer = nullptr;  // whose weights()[index] it is
   size_t index = 0;
   std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
+};
+
+// What a call of a network says beside its outputs.
+struct NetworkNotes {
+  Tensors masks;   // as the outputs; undefined where there is none
+  Tensors losses;  // scalars that layers add to the loss: activity regularizers
 };
 
 class Network {
@@ -62,7 +70,7 @@ class Network {
   // `compute` is narrower than the variables, layers get cast matrices and filters; vectors
   // (biases, scales, statistics) stay as they are: ops add them before they round.
   Tensors call(const Tensors& inputs, const Tensors& weights, bool training,
-               const Tensor& step_params, Dtype compute) const;
+               const Tensor& step_params, Dtype compute, NetworkNotes* notes = nullptr) const;
 
  private:
   std::vector<Shape> inputs_;

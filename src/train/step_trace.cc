@@ -1,6 +1,8 @@
 #include "train/step_trace.h"
 
 #include "base/error.h"
+#include "model/constraint.h"
+#include "model/regularizer.h"
 #include "op/functions.h"
 #include "op/recorder.h"
 #include "op/step_params.h"
@@ -51,14 +53,18 @@ OptimizerState optimizer_state(const Network& network, const Compiled& compiled,
 }
 
 // Gradients of the loss and the optimiser's updates.
-void trace_update(Recorder& recorder, const Compiled& compiled, const Signature& signature,
-                  OptimizerState state, const Tensor& loss, const Tensor& params) {
+void trace_update(Recorder& recorder, const Network& network, const Compiled& compiled,
+                  const Signature& signature, OptimizerState state, const Tensor& loss,
+                  const Tensor& params) {
   Tensors wrt;
   for (const Trained& entry : state.weights) wrt.push_back(entry.weight);
   const Tensor seed = compiled.optimizer->seed(state, compiled.dtype.variable);
   const Tensors all = gradients(loss, wrt, seed);
   PathScope path(&recorder, std::string(compiled.optimizer->name()));
   compiled.optimizer->apply(state, all, params, {.accumulate = signature.accumulate});
+  size_t next = 0;
+  for (const NetworkWeight& weight : network.weights())
+    if (weight.trainable) apply_constraint(weight.constraint, state.weights[next++].weight);
 }
 
 }  // namespace
@@ -103,7 +109,9 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   const StepInputs inputs =
       trace_inputs(recorder, network, heads, compiled, signature, sample, *layout);
   const Tensor& params = inputs.params;
-  const Tensors outputs = network.call(inputs.x, weights, training, params, compiled.dtype.compute);
+  NetworkNotes notes;
+  const Tensors outputs =
+      network.call(inputs.x, weights, training, params, compiled.dtype.compute, &notes);
   if (predicting) {
     for (const Tensor& output : outputs)
       recorder.keep(cast(output, compiled.dtype.variable), "output");
@@ -115,6 +123,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     PathScope path(&recorder, "loss");
     std::vector<std::pair<Tensor, std::string>> kept;
     loss = trace_losses(network, heads, outputs, inputs, kept, *layout);
+    loss = add_penalties(loss, network, weights, notes.losses);
     recorder.keep(loss, "loss");
     for (const auto& [value, name] : kept) recorder.keep(value, name);
   }
@@ -124,7 +133,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
       recorder.keep(input, name);
     }
   if (training)
-    trace_update(recorder, compiled, signature,
+    trace_update(recorder, network, compiled, signature,
                  optimizer_state(network, compiled, weights, Tensors(slots, variables.end())), loss,
                  params);
   Graph graph = recorder.take();
