@@ -50,6 +50,8 @@ struct SessionPlan {
   Bytes arena = 0;  // the largest of the plans
   Bytes fixed = 0;  // bound of everything else the process holds
   Bytes process() const { return arena + fixed; }
+  Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
+  size_t fullest = 0;  // the plan that sets the arena
   StepLayout step;     // of every signature but predict
   OptimizerRef optimizer;              // null when nothing is trained
   std::vector<SlotStart> slot_starts;  // of its slots
