@@ -17,6 +17,7 @@
 #include "model/layer.h"
 #include "model/loss.h"
 #include "train/budget.h"
+#include "train/callbacks.h"
 #include "train/optimizer.h"
 
 namespace pl {
@@ -69,6 +70,7 @@ struct FitOptions {
   int verbose = 1;    // 0 silent, 1 progress bar, 2 one line per epoch
   int threads = 0;    // 0: as in the last call; all cores at first
   std::optional<double> x_scale = {};  // multiplies x; default: as in the last call, 1 at first
+  std::vector<CallbackRef> callbacks = {};  // callbacks.h
 };
 
 struct EvaluateOptions {
@@ -140,6 +142,12 @@ class Model {
   // Safetensors, with the names of the command line: "conv2d/kernel".
   void save_weights(const std::string& path);
   void load_weights(const std::string& path);
+
+  // The whole state of training between two calls: weights, optimiser, counts. A folder that is the
+  // old checkpoint until the new one is durable. load_checkpoint takes what ModelCheckpoint and
+  // BackupAndRestore wrote too; it throws DataError with the model untouched.
+  void save_checkpoint(const std::string& folder);
+  void load_checkpoint(const std::string& folder);
 
   std::vector<WeightInfo> weights();  // in creation order
   Tensors get_weights();              // copies, as weights()

@@ -4,9 +4,11 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/stop_signals.h"
 #include "data/tensor_source.h"
 #include "train/model.h"
 #include "train/model_state.h"
+#include "train/observers.h"
 #include "train/progress_bar.h"
 #include "train/summary.h"
 
@@ -75,41 +77,68 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
-                           .switches = switches_of(options)});
+                           .switches = switches_of(options),
+                           .callbacks = options.callbacks});
 }
 
-// Shows progress, and keeps the model's counters right even when an error ends the loop.
-class FitObserver : public TrainObserver {
+// Keeps the model's counters right even when an error ends the loop.
+class CounterObserver : public TrainObserver {
  public:
-  FitObserver(ModelState& state, TrainObserver* bar)
-      : state_(state), bar_(bar), steps_before_(state.iterations) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override {
-    if (bar_) bar_->on_epoch_begin(epoch, epochs, steps);
+  CounterObserver(ModelState& state, const TrainState& start)
+      : state_(state), steps_before_(start.steps_before), epochs_before_(start.epochs_before) {
+    state.iterations = steps_before_ + start.position.steps;
+    state.epochs = epochs_before_ + start.position.epoch - 1;
   }
-  void on_step(const StepEvent& event) override {
-    state_.iterations = steps_before_ + event.step;
-    if (bar_) bar_->on_step(event);
-  }
-  void on_epoch(const EpochEvent& event) override {
-    ++state_.epochs;
-    const std::vector<std::string>& metrics = state_.compiled->metrics;
-    auto& lists = history.history;
-    history.epoch.push_back(static_cast<int64_t>(history.epoch.size()));
-    lists["loss"].push_back(event.loss);
-    for (size_t m = 0; m < event.metrics.size(); ++m) lists[metrics[m]].push_back(event.metrics[m]);
-    if (event.val_loss) lists["val_loss"].push_back(*event.val_loss);
-    for (size_t m = 0; m < event.val_metrics.size(); ++m)
-      lists["val_" + metrics[m]].push_back(event.val_metrics[m]);
-    if (bar_) bar_->on_epoch(event);
-  }
-
-  History history;  // of the epochs so far
+  void on_step(const StepEvent& event) override { state_.iterations = steps_before_ + event.step; }
+  void on_epoch(const EpochEvent& event) override { state_.epochs = epochs_before_ + event.epoch; }
 
  private:
   ModelState& state_;
-  TrainObserver* bar_;
-  int64_t steps_before_;
+  int64_t steps_before_, epochs_before_;
 };
+
+// Last of the callbacks: the logs of each epoch, with what the others added.
+class HistoryRecorder : public Callback {
+ public:
+  void on_epoch_end(int64_t epoch, Logs& logs) override {
+    history.epoch.push_back(epoch);
+    for (const auto& [key, value] : logs) history.history[key].push_back(value);
+  }
+  const char* name() const override { return "History"; }
+  Json state() const override {
+    Json lists = Json::object(), epochs = Json::array();
+    for (int64_t epoch : history.epoch) epochs.push(epoch);
+    for (const auto& [key, values] : history.history) {
+      Json list = Json::array();
+      for (double value : values) list.push(real_json(value));
+      lists.set(key, std::move(list));
+    }
+    return Json::object().set("epoch", std::move(epochs)).set("history", std::move(lists));
+  }
+  void restore(const Json& state, const SafetensorsFile&, const std::string& what) override {
+    for (const Json& epoch : state.at("epoch", what).as_array(what))
+      history.epoch.push_back(epoch.as_integer(what));
+    for (const auto& [key, values] : state.at("history", what).as_object(what))
+      for (const Json& value : values.as_array(what))
+        history.history[key].push_back(real_from(value, what));
+  }
+
+  History history;
+};
+
+RunIdentity identity_of(const ModelState& state, const Source& data, const PlanReport& report,
+                        const FitOptions& options) {
+  return {.model = state.name,
+          .optimizer = report.optimizer,
+          .dtype = std::string(name_of(report.dtype)),
+          .data = data.name(),
+          .batch = report.batch,
+          .train_samples = data.size(),
+          .threads = report.threads,
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .numerics = report.numerics};
+}
 
 void announce(const PlanReport& report) {
   std::printf("Training will use %s", format_bytes(report.process).c_str());
@@ -138,23 +167,45 @@ History Model::fit(Source& data, const FitOptions& options) {
   const FitSources sources(data, options);
   ModelCall call = fit_call(*state_, sources, options);
   const PlanReport report = call.plan(options.memory, false);
+  const std::unique_ptr<Checkpoint> from = find_resume(options.callbacks, call.layout());
   Session session = call.start(report, options.seed);
   if (options.verbose > 0) announce(report);
 
   const Compiled& compiled = *state_->compiled;
+  ModelInTraining training{.session = session,
+                           .compiled = compiled,
+                           .metrics = compiled.metrics,
+                           .epochs = options.epochs,
+                           .snapshot = report.snapshot,
+                           .callbacks = options.callbacks};
+  training.state.identity = identity_of(*state_, *sources.train, report, options);
+  training.state.steps_before = state_->iterations;
+  training.state.epochs_before = state_->epochs;
+  const auto recorder = std::make_shared<HistoryRecorder>();
+  training.callbacks.push_back(recorder);
+  std::optional<StopSignals> signals;
+  for (const CallbackRef& callback : options.callbacks)
+    if (callback->wants_signals() && !signals) signals.emplace();
+  CallbackList callbacks(training, from.get());
+  if (const std::string warning = callbacks.warning(); !warning.empty())
+    std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
   const LoopOptions loop{.batch = call.batch(),
                          .epochs = options.epochs,
                          .shuffle = options.shuffle,
                          .seed = options.seed,
-                         .learning_rate = compiled.optimizer->learning_rate,
-                         .steps_before = state_->iterations,
-                         .epochs_before = state_->epochs};
+                         .optimizer = compiled.optimizer.get(),
+                         .steps_before = training.state.steps_before,
+                         .epochs_before = training.state.epochs_before,
+                         .start = training.state.position};
+  CounterObserver counters(*state_, training.state);
   ProgressBar bar(stdout, compiled.metrics, options.verbose == 1);
-  FitObserver observer(*state_, options.verbose > 0 ? &bar : nullptr);
+  Observers observers{&counters, options.verbose > 0 ? &bar : nullptr, &callbacks};
   const LoopResult result =
-      run_training(session, loop, *sources.train, sources.validation, observer);
+      run_training(session, loop, *sources.train, sources.validation, observers);
+  if (result.left)
+    callbacks.interrupted("fit", "call fit() again with the same arguments to go on");
 
-  History history = std::move(observer.history);
+  History history = std::move(recorder->history);
   history.steps = result.steps;
   history.step_ms = result.step_ms_median;
   history.planned_process = report.process;
@@ -163,7 +214,7 @@ History Model::fit(Source& data, const FitOptions& options) {
   // The system keeps one peak for the life of the process: it is this call's if it grew in it.
   const Bytes peak = process_peak();
   history.measured_process = peak > peak_before ? peak : process_resident();
-  require_finite(result, session.variables());
+  if (!training.nan_is_handled) require_finite(result, session.variables());
   call.keep_plan(session.take_plan());
   return history;
 }
@@ -229,7 +280,8 @@ PlanReport Model::plan(const FitOptions& options) {
                            .batch = options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .switches = switches_of(options)});
+                           .switches = switches_of(options),
+                           .callbacks = options.callbacks});
   PlanReport report = call.plan(options.memory, true);
   call.keep_plan();
   return report;
