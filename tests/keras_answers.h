@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "plimsoll.h"
+#include "tests/counter_hash.h"
 #include "tests/data_files.h"
 
 namespace pl::test {
@@ -18,14 +19,7 @@ namespace pl::test {
 inline constexpr Dim kBatch = 3;
 inline constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
-inline uint32_t hashed(uint32_t salt, int64_t i) {
-  uint32_t x = static_cast<uint32_t>(i) + salt * 0x9E3779B1u;
-  x ^= x >> 16;
-  x *= 0x85EBCA6Bu;
-  x ^= x >> 13;
-  x *= 0xC2B2AE35u;
-  return x ^ (x >> 16);
-}
+using ::pl::testing::hashed;
 
 // uniform in [centre - 2^exponent, centre + 2^exponent)
 inline Tensor real(uint32_t salt, Shape shape, int exponent, double centre = 0) {
@@ -38,10 +32,7 @@ inline Tensor real(uint32_t salt, Shape shape, int exponent, double centre = 0) 
 }
 
 inline Tensor integers(uint32_t salt, Shape shape, uint32_t below) {
-  Tensor tensor({Dtype::int32, std::move(shape)});
-  for (int64_t i = 0; i < tensor.meta().elements(); ++i)
-    tensor.data_as<int32_t>()[i] = static_cast<int32_t>(hashed(salt, i) % below);
-  return tensor;
+  return ::pl::testing::hashed_integers(salt, std::move(shape), below);
 }
 
 inline void set_weights_like_keras(Model& model, const Json& paths) {
@@ -51,14 +42,15 @@ inline void set_weights_like_keras(Model& model, const Json& paths) {
   for (const WeightInfo& weight : model.weights()) {
     const auto at = std::find(sorted.begin(), sorted.end(), weight.path);
     ASSERT_NE(at, sorted.end()) << weight.path << " is not a weight of Keras's network";
-    values.push_back(real(static_cast<uint32_t>(at - sorted.begin()), weight.meta.shape, -1,
-                          weight.path.ends_with("gamma") ? 1 : 0));
+    const bool scales = weight.path.ends_with("gamma") || weight.path.ends_with("moving_variance");
+    values.push_back(
+        real(static_cast<uint32_t>(at - sorted.begin()), weight.meta.shape, -1, scales ? 1 : 0));
   }
   ASSERT_EQ(values.size(), sorted.size());
   model.set_weights(values);
 }
 
-// Keras computes layer norms in float32 whatever the dtype is.
+// Keras computes norms in float32 whatever the dtype is.
 inline constexpr double kWithNorm = 1e-6, kWithoutNorm = 1e-9;
 
 // `file`: of tests/golden; `index`: of the case in it.

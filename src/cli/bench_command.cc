@@ -1,9 +1,11 @@
 // `plimsoll bench`: kernels at the shapes of their benchmark samples, whole steps, for each step
-// the bare list of its prepared kernels, so that what the engine adds can be seen, and planning.
+// the bare list of its prepared kernels, so that what the engine adds can be seen, and their times
+// by op; and planning.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -32,6 +34,19 @@ struct Result {
   std::string name;
   double median_ms, min_ms, p90_ms, gflops, gbps;
 };
+
+Cost& operator+=(Cost& sum, const Cost& one) {
+  sum.flops += one.flops;
+  sum.bytes += one.bytes;
+  return sum;
+}
+
+Cost cost_of(const Graph& graph, const Node& node) {
+  Metas in, out;
+  for (ValueId id : node.in) in.push_back(graph.values[static_cast<size_t>(id)].meta);
+  for (ValueId id : node.out) out.push_back(graph.values[static_cast<size_t>(id)].meta);
+  return get_op(node.op).cost(in, out, node.attrs);
+}
 
 double timed(const std::function<void()>& body) {
   const auto start = Clock::now();
@@ -82,7 +97,7 @@ constexpr StepCase kSteps[] = {{"mlp", 32},          {"mlp", 128},          {"ml
 constexpr StepCase kPlans[] = {{"mnist-cnn", 256}, {"resnet50", 32},  {"densenet121", 32},
                                {"unet", 8},        {"vit-b16", 32},   {"gpt-tiny", 32},
                                {"gpt2", 64},       {"gpt2-large", 8}, {"gpt2-xl", 8}};
-constexpr int kPlanRuns = 3;
+constexpr int kPlanRuns = 3, kPartRuns = 9;
 
 class Bench {
  public:
@@ -163,7 +178,7 @@ class Bench {
     const BuiltinModel& model = step.builtin();
     const int64_t batch = step.batch;
     const std::string tail = step.name();
-    if (!wanted("step/" + tail) && !wanted("kernels/" + tail)) return;
+    if (!wanted("step/" + tail) && !wanted("kernels/" + tail) && !wanted("parts/" + tail)) return;
     const Network network = model.build(step.input(), model.classes);
     const Compiled compiled = compiled_for(model);
     SampleSpec sample = wanted_sample(network, compiled);
@@ -171,16 +186,8 @@ class Bench {
     SessionPlan plan =
         plan_session(network, compiled, backend_, {{StepKind::train, batch}}, sample, 0);
     Cost cost;
-    for (const Node& node : plan.prepared[0].graph.nodes) {
-      Metas in, out;
-      for (ValueId id : node.in)
-        in.push_back(plan.prepared[0].graph.values[static_cast<size_t>(id)].meta);
-      for (ValueId id : node.out)
-        out.push_back(plan.prepared[0].graph.values[static_cast<size_t>(id)].meta);
-      const Cost one = get_op(node.op).cost(in, out, node.attrs);
-      cost.flops += one.flops;
-      cost.bytes += one.bytes;
-    }
+    for (const Node& node : plan.prepared[0].graph.nodes)
+      cost += cost_of(plan.prepared[0].graph, node);
     Session session(std::move(plan), network, 0);
     auto source = synthetic_source(synthetic_spec(network, compiled, batch, 0));
     std::vector<int64_t> indices(static_cast<size_t>(batch));
@@ -188,6 +195,9 @@ class Bench {
     void* places[] = {session.input(0, 0), session.input(0, 1)};
     source->read(indices, places);
     StepParams params{.step = 1, .learning_rate = 1e-3, .rows = batch};
+    session.run(0, params);
+    if (wanted("parts/" + tail)) bench_parts("parts/" + tail, session);
+    if (!wanted("step/" + tail) && !wanted("kernels/" + tail)) return;
     auto times =
         interleaved({[&] { session.run(0, params); },
                      [&] {
@@ -196,6 +206,29 @@ class Bench {
                      }});
     if (wanted("step/" + tail)) add(summarize("step/" + tail, std::move(times[0]), cost));
     if (wanted("kernels/" + tail)) add(summarize("kernels/" + tail, std::move(times[1]), cost));
+  }
+
+  // The kernels of a step one by one, summed by op: where its time goes.
+  void bench_parts(const std::string& name, Session& session) {
+    const Prepared& prepared = session.plan().prepared[0];
+    const auto& steps = session.executor(0).steps();
+    std::map<std::string, std::pair<Times, Cost>> parts;
+    for (const Step& step : prepared.plan.steps) {
+      const Node& node = prepared.graph.nodes[static_cast<size_t>(step.node)];
+      parts[node.op].second += cost_of(prepared.graph, node);
+    }
+    for (int run = 0; run < kPartRuns; ++run) {
+      std::map<std::string, double> sums;
+      for (size_t s = 0; s < steps.size(); ++s) {
+        const auto& bound = steps[s];
+        const size_t node = static_cast<size_t>(prepared.plan.steps[s].node);
+        sums[prepared.graph.nodes[node].op] +=
+            timed([&] { bound.kernel->run(bound.in.data(), bound.out.data(), bound.workspace); });
+      }
+      for (const auto& [op, ms] : sums) parts[op].first.ms.push_back(ms);
+    }
+    for (auto& [op, part] : parts)
+      add(summarize(name + "/" + op, std::move(part.first), part.second));
   }
 
   const BenchOptions& options_;

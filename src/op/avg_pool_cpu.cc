@@ -31,7 +31,7 @@ void add(const T* from, T factor, Dim count, T* to) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> forward(const AvgPoolForm& f, int threads) {
+std::unique_ptr<Kernel> forward(const PoolForm& f, int threads) {
   return make_kernel([f, threads](void* const* in, void* const* out, void*) {
     const T* x = static_cast<const T*>(in[0]);
     T* y = static_cast<T*>(out[0]);
@@ -55,7 +55,7 @@ std::unique_ptr<Kernel> forward(const AvgPoolForm& f, int threads) {
 
 // Each element of dx is the sum over the windows that hold it, in the order of the output.
 template <class T>
-std::unique_ptr<Kernel> gradient(const AvgPoolForm& f, int threads) {
+std::unique_ptr<Kernel> gradient(const PoolForm& f, int threads) {
   return make_kernel([f, threads](void* const* in, void* const* out, void*) {
     const T* dy = static_cast<const T*>(in[0]);
     T* dx = static_cast<T*>(out[0]);
@@ -80,13 +80,13 @@ std::unique_ptr<Kernel> gradient(const AvgPoolForm& f, int threads) {
 }  // namespace
 
 std::unique_ptr<Kernel> avg_pool_reference(const PrepareCall& call) {
-  const AvgPoolForm f = avg_pool_form(call.in, call.attrs);
+  const PoolForm f = avg_pool_form(call.in, call.attrs);
   return dispatch_float(call.in[0].dtype,
                         [&]<class T>() { return forward<T>(f, call.backend.threads()); });
 }
 
 std::unique_ptr<Kernel> avg_pool_gradient_reference(const PrepareCall& call) {
-  const AvgPoolForm f = avg_pool_gradient_form(call.in, call.attrs);
+  const PoolForm f = avg_pool_gradient_form(call.in, call.attrs);
   return dispatch_float(call.in[0].dtype,
                         [&]<class T>() { return gradient<T>(f, call.backend.threads()); });
 }

@@ -13,7 +13,7 @@ Attrs conv_attrs(const Attrs& attrs) {
   return out;
 }
 
-MaxPoolForm pool_form(const char* op, const Conv2dForm& f, const Metas& in, const Attrs& attrs) {
+PoolForm pool_form(const char* op, const Conv2dForm& f, const Metas& in, const Attrs& attrs) {
   const Meta image{Dtype::float32, Shape{f.batch, f.window.h.out, f.window.w.out, f.filters}};
   if (!attrs.has("pool_size") || !attrs.has("pool_strides"))
     reject(op, "attributes pool_size and pool_strides", in, attrs);
@@ -162,7 +162,7 @@ Attrs conv2d_pool_attrs(const Attrs& conv, const Attrs& pool) {
   return out;
 }
 
-bool conv2d_pool_fits(const Conv2dForm& conv, const MaxPoolForm& pool) {
+bool conv2d_pool_fits(const Conv2dForm& conv, const PoolForm& pool) {
   auto inside = [](const WindowAxis& a) {
     return a.before == 0 && (a.out - 1) * a.stride + a.kernel <= a.in;
   };

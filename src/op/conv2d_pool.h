@@ -21,7 +21,7 @@ inline constexpr uint8_t kNoPosition = 255;  // such an element has no gradient
 
 struct Conv2dPoolForm {
   Conv2dForm conv;  // relu is applied behind the pool
-  MaxPoolForm pool;
+  PoolForm pool;
   bool masked = false;  // attribute: the index is kNoPosition where relu lets nothing through
 };
 Conv2dPoolForm conv2d_pool_form(const Metas& in, const Attrs& attrs);                  // UserError
@@ -29,7 +29,7 @@ Conv2dPoolForm conv2d_pool_weight_gradient_form(const Metas& in, const Attrs& at
 
 // Whether the fused kernels take it: few channels, and pool windows that lie whole in the image and
 // share nothing.
-bool conv2d_pool_fits(const Conv2dForm& conv, const MaxPoolForm& pool);
+bool conv2d_pool_fits(const Conv2dForm& conv, const PoolForm& pool);
 
 namespace cpu {
 std::unique_ptr<Kernel> conv2d_pool_simd(const PrepareCall&);

@@ -9,59 +9,26 @@ namespace {
 
 constexpr Dim kLargestWindow = 255;  // positions are bytes
 
-// x (B, H, W, C). Attributes: pool_size [2], strides [2], padding.
-MaxPoolForm form_of(const char* op, const Shape& x, const Metas& in, const Attrs& attrs) {
-  if (x.rank() != 4) reject(op, "images (B, H, W, C)", in, attrs);
-  checked(op, {{Dtype::float64, x}});
-  const std::vector<int64_t>& pool = attrs.list("pool_size");
-  if (pool.size() != 2 || std::min(pool[0], pool[1]) < 1 ||
-      std::max(pool[0], pool[1]) > kLargestWindow || pool[0] * pool[1] > kLargestWindow)
-    reject(op, "a pool_size of two positive integers and at most 255 elements", in, attrs);
-  if (attrs.has("dilations")) reject(op, "no dilations", in, attrs);
-  return {x[0], x[3], window_of(op, x[1], x[2], pool[0], pool[1], in, attrs)};
-}
-
-Shape output_shape(const MaxPoolForm& f) {
-  return {f.batch, f.window.h.out, f.window.w.out, f.channels};
+PoolForm form_of(const char* op, const Shape& x, const Metas& in, const Attrs& attrs) {
+  return pool_form(op, x, kLargestWindow, kLargestWindow, in, attrs);
 }
 
 Metas infer(const Metas& in, const Attrs& attrs) {
-  const MaxPoolForm f = max_pool_form(in, attrs);
-  return {{in[0].dtype, output_shape(f)}, {Dtype::uint8, output_shape(f)}};
+  const PoolForm f = max_pool_form(in, attrs);
+  return {{in[0].dtype, f.output()}, {Dtype::uint8, f.output()}};
 }
 
 // Inputs: index uint8 (B, OH, OW, C), dy (B, OH, OW, C).
 Metas gradient_infer(const Metas& in, const Attrs& attrs) {
-  const MaxPoolForm f = max_pool_gradient_form(in, attrs);
-  const Meta out{in[1].dtype, Shape{f.batch, f.window.h.in, f.window.w.in, f.channels}};
+  const PoolForm f = max_pool_gradient_form(in, attrs);
+  const Meta out{in[1].dtype, f.input()};
   return {out};
-}
-
-MaxPoolOptions options_of(const Attrs& attrs) {
-  MaxPoolOptions options;
-  const auto& pool = attrs.list("pool_size");
-  options.pool_size = {pool[0], pool[1]};
-  options.strides = {1, 1};
-  if (attrs.has("strides")) options.strides = {attrs.list("strides")[0], attrs.list("strides")[1]};
-  options.padding = attrs.text("padding", "valid");
-  if (attrs.has("pads")) std::copy_n(attrs.list("pads").begin(), 4, options.pads.begin());
-  return options;
-}
-
-Attrs attrs_of(const MaxPoolOptions& options) {
-  const auto& pool = options.pool_size;
-  const auto& strides = options.strides == std::array<Dim, 2>{} ? pool : options.strides;
-  Attrs attrs{{"pool_size", std::vector<int64_t>(pool.begin(), pool.end())},
-              {"strides", std::vector<int64_t>(strides.begin(), strides.end())},
-              {"padding", options.padding}};
-  if (options.padding == "explicit")
-    attrs.set("pads", std::vector<int64_t>(options.pads.begin(), options.pads.end()));
-  return attrs;
 }
 
 Tensors gradient(const GradientCall& call) {
   if (!call.dout[0].defined()) return Tensors(1);
-  return {max_pool_gradient(call.out[1], call.dout[0], call.in[0].shape(), options_of(call.attrs))};
+  return {
+      max_pool_gradient(call.out[1], call.dout[0], call.in[0].shape(), pool_options(call.attrs))};
 }
 
 Cost cost(const Metas& in, const Metas& out, const Attrs& attrs) {
@@ -75,16 +42,7 @@ Cost gradient_cost(const Metas& in, const Metas& out, const Attrs&) {
   return pointwise_cost(in, out);
 }
 
-struct Case {
-  const char* name;
-  Shape x;
-  std::vector<int64_t> pool, strides;
-  const char* padding = "valid";
-  bool benchmark = false;
-  std::vector<int64_t> pads = {};
-};
-
-std::vector<Case> cases() {
+std::vector<PoolCase> cases() {
   return {
       {"2x2", {2, 6, 8, 3}, {2, 2}, {2, 2}},
       {"2x2_odd", {2, 5, 7, 17}, {2, 2}, {2, 2}},
@@ -101,24 +59,18 @@ std::vector<Case> cases() {
   };
 }
 
-Attrs attrs_of(const Case& c) {
-  Attrs attrs{{"pool_size", c.pool}, {"strides", c.strides}, {"padding", std::string(c.padding)}};
-  if (!c.pads.empty()) attrs.set("pads", c.pads);
-  return attrs;
-}
-
 std::vector<Sample> samples() {
   std::vector<Sample> out;
-  for (const Case& c : cases())
-    out.push_back({c.name, {{{Dtype::float32, c.x}}}, attrs_of(c), 1e-6, c.benchmark});
+  for (const PoolCase& c : cases())
+    out.push_back({c.name, {{{Dtype::float32, c.x}}}, c.attrs(), 1e-6, c.benchmark});
   return out;
 }
 
 // Indices come as zeros: with "same" padding that may point at padding, which the gradient drops.
 std::vector<Sample> gradient_samples() {
   std::vector<Sample> out;
-  for (const Case& c : cases()) {
-    Attrs attrs = attrs_of(c);
+  for (const PoolCase& c : cases()) {
+    Attrs attrs = c.attrs();
     const Shape y = infer({{Dtype::float32, c.x}}, attrs)[0].shape;
     attrs.set("input_shape", c.x.dims());
     out.push_back({c.name,
@@ -141,21 +93,20 @@ constexpr Variant kGradientVariants[] = {
 
 }  // namespace
 
-MaxPoolForm max_pool_form(const Metas& in, const Attrs& attrs) {
+PoolForm max_pool_form(const Metas& in, const Attrs& attrs) {
   expect_operands("max_pool", 1, 1, in, attrs);
   if (!is_real(in[0].dtype)) reject("max_pool", "float32 or float64", in, attrs);
   return form_of("max_pool", in[0].shape, in, attrs);
 }
 
-MaxPoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
+PoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
   const char* op = "max_pool_gradient";
   expect_operands(op, 2, 2, in, attrs);
   if (in[0].dtype != Dtype::uint8 || !is_real(in[1].dtype) || in[0].shape != in[1].shape)
     reject(op, "an uint8 index and a float32 or float64 dy of one shape", in, attrs);
   const Dim rows = in[1].shape.rank() > 0 ? in[1].shape[0] : 0;
-  const MaxPoolForm f = form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
-  if (in[1].shape != output_shape(f))
-    reject(op, "dy of shape " + output_shape(f).text(), in, attrs);
+  const PoolForm f = form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
+  if (in[1].shape != f.output()) reject(op, "dy of shape " + f.output().text(), in, attrs);
   return f;
 }
 
@@ -180,18 +131,18 @@ const Op kMaxPoolGradient{
     .samples = gradient_samples,
 };
 
-MaxPoolResult max_pool_with_index(const Tensor& x, const MaxPoolOptions& options) {
-  Tensors out = apply(kMaxPool, {x}, attrs_of(options));
+MaxPoolResult max_pool_with_index(const Tensor& x, const PoolOptions& options) {
+  Tensors out = apply(kMaxPool, {x}, pool_attrs(options));
   return {out[0], out[1]};
 }
 
-Tensor max_pool(const Tensor& x, const MaxPoolOptions& options) {
+Tensor max_pool(const Tensor& x, const PoolOptions& options) {
   return max_pool_with_index(x, options).y;
 }
 
 Tensor max_pool_gradient(const Tensor& index, const Tensor& dy, const Shape& input_shape,
-                         const MaxPoolOptions& options) {
-  Attrs attrs = attrs_of(options);
+                         const PoolOptions& options) {
+  Attrs attrs = pool_attrs(options);
   attrs.set("input_shape", input_shape.dims());
   return apply(kMaxPoolGradient, {index, dy}, std::move(attrs))[0];
 }

@@ -18,7 +18,7 @@ Span inside(const WindowAxis& a, Dim o) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> forward(const MaxPoolForm& f, int threads) {
+std::unique_ptr<Kernel> forward(const PoolForm& f, int threads) {
   return make_kernel([f, threads](void* const* in, void* const* out, void*) {
     const T* x = static_cast<const T*>(in[0]);
     T* y = static_cast<T*>(out[0]);
@@ -50,7 +50,7 @@ std::unique_ptr<Kernel> forward(const MaxPoolForm& f, int threads) {
 
 // Adds each dy to the position its index names; a position on padding takes nothing.
 template <class T>
-std::unique_ptr<Kernel> gradient(const MaxPoolForm& f, int threads) {
+std::unique_ptr<Kernel> gradient(const PoolForm& f, int threads) {
   return make_kernel([f, threads](void* const* in, void* const* out, void*) {
     const uint8_t* index = static_cast<const uint8_t*>(in[0]);
     const T* dy = static_cast<const T*>(in[1]);
@@ -76,13 +76,13 @@ std::unique_ptr<Kernel> gradient(const MaxPoolForm& f, int threads) {
 }  // namespace
 
 std::unique_ptr<Kernel> max_pool_reference(const PrepareCall& call) {
-  const MaxPoolForm f = max_pool_form(call.in, call.attrs);
+  const PoolForm f = max_pool_form(call.in, call.attrs);
   return dispatch_float(call.in[0].dtype,
                         [&]<class T>() { return forward<T>(f, call.backend.threads()); });
 }
 
 std::unique_ptr<Kernel> max_pool_gradient_reference(const PrepareCall& call) {
-  const MaxPoolForm f = max_pool_gradient_form(call.in, call.attrs);
+  const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
   return dispatch_float(call.in[1].dtype,
                         [&]<class T>() { return gradient<T>(f, call.backend.threads()); });
 }

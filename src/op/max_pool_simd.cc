@@ -68,8 +68,7 @@ void pool_patch(const float* x, const Patch& p, Dim channels, float* y, uint8_t*
   }
 }
 
-void pool_lines(const MaxPoolForm& f, const float* x, float* y, uint8_t* index, Dim begin,
-                Dim end) {
+void pool_lines(const PoolForm& f, const float* x, float* y, uint8_t* index, Dim begin, Dim end) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   const Dim pitch = w.in * f.channels;
   const bool two_by_two = h.kernel == 2 && w.kernel == 2;
@@ -109,7 +108,7 @@ void pool_put(const uint8_t* index, const float* dy, Dim position, Dim channels,
 
 // Windows that share nothing: every element of dx is written once, by the line whose stride it is
 // in.
-void disjoint_gradient_lines(const MaxPoolForm& f, const uint8_t* index, const float* dy, float* dx,
+void disjoint_gradient_lines(const PoolForm& f, const uint8_t* index, const float* dy, float* dx,
                              Dim begin, Dim end) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   const size_t pixel = static_cast<size_t>(f.channels) * sizeof(float);
@@ -181,7 +180,7 @@ void pool_gather(const PoolHolder* holders, Dim count, const uint8_t* index, con
 
 // Any windows, lines [begin, end) of dx: each element is summed in the order of the output's
 // positions.
-void pool_gradient_lines(const MaxPoolForm& f, const uint8_t* index, const float* dy, float* dx,
+void pool_gradient_lines(const PoolForm& f, const uint8_t* index, const float* dy, float* dx,
                          Dim begin, Dim end) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   PoolHolder holders[kMostHolders];
@@ -213,7 +212,7 @@ HWY_EXPORT(pool_gradient_lines);
 
 std::unique_ptr<Kernel> max_pool_simd(const PrepareCall& call) {
   if (call.in[0].dtype != Dtype::float32) return nullptr;
-  const MaxPoolForm f = max_pool_form(call.in, call.attrs);
+  const PoolForm f = max_pool_form(call.in, call.attrs);
   const int64_t lines = f.batch * f.window.h.out, work = call.in[0].elements();
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {
@@ -228,7 +227,7 @@ std::unique_ptr<Kernel> max_pool_simd(const PrepareCall& call) {
 
 std::unique_ptr<Kernel> max_pool_gradient_simd(const PrepareCall& call) {
   if (call.in[1].dtype != Dtype::float32) return nullptr;
-  const MaxPoolForm f = max_pool_gradient_form(call.in, call.attrs);
+  const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
   const int64_t lines = f.batch * f.window.h.out, work = call.out[0].elements();
   const int threads = call.backend.threads();
   return make_kernel([=](void* const* in, void* const* out, void*) {

@@ -14,7 +14,7 @@ namespace {
 Meta meta(Shape shape) { return {Dtype::float32, std::move(shape)}; }
 
 // One step of conv2d (3x3 over `channels` to 20 filters), relu, max-pool, a sum of squares.
-Graph step(Shape x_shape, const Conv2dOptions& conv, const MaxPoolOptions& pool) {
+Graph step(Shape x_shape, const Conv2dOptions& conv, const PoolOptions& pool) {
   Recorder r;
   RecorderScope scope(r);
   const Tensor w = r.variable("w", meta({3, 3, x_shape.back(), 20}), Category::parameters);

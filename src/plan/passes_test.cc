@@ -353,9 +353,9 @@ TEST(Passes, KeepTheBitsOfGpt) {
 TEST(Passes, KeepTheBitsOfReluAndPoolAtTies) {
   CpuBackend backend(1);
   for (Dtype dtype : {Dtype::float32, Dtype::float64})
-    for (const MaxPoolOptions& options :
-         {MaxPoolOptions{}, MaxPoolOptions{.pool_size = {3, 3}, .strides = {1, 2}},
-          MaxPoolOptions{.pool_size = {3, 2}, .strides = {2, 1}, .padding = "same"}}) {
+    for (const PoolOptions& options :
+         {PoolOptions{}, PoolOptions{.pool_size = {3, 3}, .strides = {1, 2}},
+          PoolOptions{.pool_size = {3, 2}, .strides = {2, 1}, .padding = "same"}}) {
       Recorder r;
       RecorderScope scope(r);
       const Tensor x = r.input("x", meta({2, 9, 8, 3}, dtype), true);

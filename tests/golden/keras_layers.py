@@ -21,22 +21,10 @@ import jax
 import numpy as np
 from keras import layers
 
+from counter_hash import hashes, real
+
 BATCH, STEPS, RATE = 3, 10, 0.01
 INPUT_SALT, LABEL_SALT = 1001, 1002
-
-
-def hashes(salt, count):
-    x = np.arange(count, dtype=np.uint32) + np.uint32(salt * 0x9E3779B1 % 2**32)
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x85EBCA6B)
-    x ^= x >> np.uint32(13)
-    x *= np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
-
-
-def real(salt, shape, exponent):
-    whole = (hashes(salt, int(np.prod(shape))) >> np.uint32(8)).astype(np.float64) - 2.0**23
-    return (whole * 2.0 ** (exponent - 23)).reshape(shape)
 
 
 def tokens_network():

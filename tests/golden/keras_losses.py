@@ -41,26 +41,15 @@ INPUTS = {"mlp": (784,), "mnist-cnn": (28, 28, 1)}
 CASES = [("mlp", "adam", 0.001), ("mlp", "sgd", 0.01), ("mnist-cnn", "adam", 0.001)]
 
 
-def hashes(salt, count):
-    import numpy as np
-
-    x = np.arange(count, dtype=np.uint32) + np.uint32(salt * 0x9E3779B1 % 2**32)
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x85EBCA6B)
-    x ^= x >> np.uint32(13)
-    x *= np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
-
-
 def weight(salt, shape, exponent, dtype):
-    import numpy as np
+    from counter_hash import real
 
-    whole = (hashes(salt, int(np.prod(shape))) >> np.uint32(8)).astype(np.float64) - 2.0**23
-    return (whole * 2.0 ** (exponent - 23)).reshape(shape).astype(dtype)
+    return real(salt, shape, exponent).astype(dtype)
 
 
 def batch(model, dtype):
     import numpy as np
+    from counter_hash import hashes
 
     count = BATCH * int(np.prod(INPUTS[model]))
     x = (hashes(INPUT_SALT, count) >> np.uint32(8)).astype(np.float64) * 2.0**-24

@@ -23,6 +23,9 @@ import jax
 import numpy as np
 from keras import layers as L
 
+import counter_hash
+from counter_hash import hashes
+
 STEPS = 10
 INPUT_SALT, LABEL_SALT = 1001, 1002
 
@@ -110,20 +113,10 @@ def structure():
     pathlib.Path(__file__).with_suffix(".txt").write_text("\n".join(lines) + "\n")
 
 
-def hashes(salt, count):
-    x = np.arange(count, dtype=np.uint32) + np.uint32(salt * 0x9E3779B1 % 2**32)
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x85EBCA6B)
-    x ^= x >> np.uint32(13)
-    x *= np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
-
-
 def real(salt, shape, exponent, centre=0.0):
-    """Uniform in [centre - 2^exponent, centre + 2^exponent), exact in float32 if centre is 0."""
-    whole = (hashes(salt, int(np.prod(shape))) >> np.uint32(8)).astype(np.float64) - 2.0**23
-    values = (whole * 2.0 ** (exponent - 23)).astype(np.float32) + np.float32(centre)
-    return values.astype(np.float64).reshape(shape)
+    """Rounded to float32, in which the networks hold them."""
+    values = counter_hash.real(salt, shape, exponent).astype(np.float32) + np.float32(centre)
+    return values.astype(np.float64)
 
 
 def initial(salt, path, shape):

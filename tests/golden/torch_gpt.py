@@ -19,6 +19,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from counter_hash import hashes, real
+
 LAYERS, WIDTH, HEADS, VOCABULARY = 4, 256, 4, 1024
 STEPS, RATE, TOKEN_SALT = 10, 0.001, 1001
 # batch, length, dtype
@@ -49,21 +51,11 @@ def weight_list(length):
     return out
 
 
-def hashes(salt, count):
-    x = np.arange(count, dtype=np.uint32) + np.uint32(salt * 0x9E3779B1 % 2**32)
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x85EBCA6B)
-    x ^= x >> np.uint32(13)
-    x *= np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
-
-
 def weights(length, dtype):
     out = {}
     for salt, (name, shape, e, c) in enumerate(weight_list(length)):
-        whole = (hashes(salt, math.prod(shape)) >> np.uint32(8)).astype(np.float64) - 2.0**23
-        values = (whole * 2.0 ** (e - 23)).astype(np.float32) + np.float32(c)
-        out[name] = torch.tensor(values.reshape(shape), dtype=dtype, requires_grad=True)
+        values = real(salt, shape, e).astype(np.float32) + np.float32(c)
+        out[name] = torch.tensor(values, dtype=dtype, requires_grad=True)
     return out
 
 

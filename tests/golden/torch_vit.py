@@ -14,6 +14,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import counter_hash
+from counter_hash import hashes
+
 PATCH, LAYERS, WIDTH, HEADS, MLP = 16, 3, 48, 4, 192
 HEIGHT, IMAGE_WIDTH, CHANNELS, CLASSES, BATCH = 32, 48, 3, 7, 4
 STEPS, RATE, INPUT_SALT, LABEL_SALT = 10, 0.001, 1001, 1002
@@ -49,19 +52,9 @@ def weight_list():
     return out
 
 
-def hashes(salt, count):
-    x = np.arange(count, dtype=np.uint32) + np.uint32(salt * 0x9E3779B1 % 2**32)
-    x ^= x >> np.uint32(16)
-    x *= np.uint32(0x85EBCA6B)
-    x ^= x >> np.uint32(13)
-    x *= np.uint32(0xC2B2AE35)
-    return x ^ (x >> np.uint32(16))
-
-
 def real(salt, shape, e, c=0):
-    whole = (hashes(salt, math.prod(shape)) >> np.uint32(8)).astype(np.float64) - 2.0**23
-    values = (whole * 2.0 ** (e - 23)).astype(np.float32) + np.float32(c)
-    return torch.tensor(values.reshape(shape), dtype=torch.float64)
+    values = counter_hash.real(salt, shape, e).astype(np.float32) + np.float32(c)
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def logits(w, x):
