@@ -114,8 +114,9 @@ Texts with_saved_words(Texts texts) {
   const auto resume = texts.find("--resume");
   if (resume == texts.end()) return texts;
   const std::string folder = resume->second;
+  const bool other_budget = texts.contains("--memory");
   for (const auto& [name, value] : saved_words(folder))
-    if (name != "--resume") texts.emplace(name, value);
+    if (name != "--resume" && !(name == "--split" && other_budget)) texts.emplace(name, value);
   // The run stays in its folder unless another is given now; where it was begun does not matter.
   texts.emplace("--run", folder);
   return texts;

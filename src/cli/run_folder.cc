@@ -43,11 +43,18 @@ void refuse_to_overwrite(const std::string& run) {
                   ", or choose another folder");
 }
 
-void begin_run_folder(const RunOptions& options) {
+void begin_run_folder(const RunOptions& options, const PlanReport& plan) {
   make_directories(options.run);
   check_writable(options.run + "/weights.safetensors");
+  RunWords saved = options.words;
+  // A run goes on with what it began with. Splitting changes the order of sums, and which split a
+  // budget picks may change with what was measured; threads may be others on another machine.
+  saved["--batch"] = std::to_string(plan.batch);
+  saved["--threads"] = std::to_string(plan.threads);
+  if (std::string& split = saved["--split"]; split.empty() || split == "auto")
+    split = std::to_string(plan.bands > 0 ? plan.bands * plan.batch : plan.split);
   Json words = Json::object();
-  for (const auto& [name, value] : options.words) words.set(name, value);
+  for (const auto& [name, value] : saved) words.set(name, value);
   write_file_atomically(options.run + "/run.json", Json::object()
                                                            .set("format", kFormat)
                                                            .set("version", kVersion)

@@ -8,6 +8,7 @@
 #include "base/append_file.h"
 #include "base/json.h"
 #include "cli/options.h"
+#include "train/budget.h"
 #include "train/callback.h"
 #include "train/loop.h"
 
@@ -24,7 +25,7 @@ bool same_folder(const std::string& a, const std::string& b);
 void refuse_to_overwrite(const std::string& run);
 
 // Makes the folder and writes run.json; checks that files can be written there.
-void begin_run_folder(const RunOptions& options);
+void begin_run_folder(const RunOptions& options, const PlanReport& plan);
 
 // One JSON object per line, on stdout with --json and into the run folder's log.
 class EventLog : public TrainObserver {

@@ -109,7 +109,7 @@ int run_train(const RunOptions& options) {
   if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
   if (weights) check_weights(*weights, setup.plan.layout);
   if (!options.save_weights.empty()) check_writable(options.save_weights);
-  if (!options.run.empty()) begin_run_folder(options);
+  if (!options.run.empty()) begin_run_folder(options, setup.report);
   EventLog log(options.json);
   const std::vector<CallbackRef> callbacks = run_callbacks(options, log);
   const std::unique_ptr<Checkpoint> from = find_resume(callbacks, setup.plan.layout);
