@@ -128,16 +128,18 @@ TEST(Callbacks, DecideAsKerasDoes) {
     const auto notes = std::make_shared<Notes>();
     Tiny tiny;
     const std::string name = c.at("callback", "case").as_string("callback");
-    tiny.fit(static_cast<int64_t>(values.size()),
-             {std::make_shared<Script>(values), make(name, c.at("options", "case"), folder), notes});
+    tiny.fit(
+        static_cast<int64_t>(values.size()),
+        {std::make_shared<Script>(values), make(name, c.at("options", "case"), folder), notes});
 
     const Json::Array& rates = c.at("rates", "case").as_array("rates");
     ASSERT_EQ(notes->rates.size(), rates.size());
     for (size_t e = 0; e < rates.size(); ++e)
       EXPECT_NEAR(notes->rates[e], rates[e].as_real("rate"), 1e-6 * notes->rates[e]) << e;
-    if (const Json& restored = c.at("restored", "case"); !restored.is_null())
+    if (const Json& restored = c.at("restored", "case"); !restored.is_null()) {
       EXPECT_TRUE(equal(tiny.model.get_weights(),
                         notes->weights[static_cast<size_t>(restored.as_integer("restored"))]));
+    }
     std::vector<std::string> wanted, found;
     for (const Json& saved : c.at("saved", "case").as_array("saved"))
       wanted.push_back(saved.as_array("saved")[1].as_string("name") + ".safetensors");
@@ -186,9 +188,8 @@ TEST(Callbacks, HooksComeInKerasOrder) {
 TEST(Callbacks, StopTrainingEndsTheEpochAfterTheBatch) {
   Tiny tiny;
   const auto diary = std::make_shared<Diary>();
-  const auto stop = LambdaCallback({.on_train_batch_end = [&](int64_t, const Logs&) {
-    diary->model->stop_training = true;
-  }});
+  const auto stop = LambdaCallback(
+      {.on_train_batch_end = [&](int64_t, const Logs&) { diary->model->stop_training = true; }});
   const History history = tiny.model.fit(tiny.x, tiny.y,
                                          {.batch_size = 4,
                                           .epochs = 3,

@@ -21,12 +21,11 @@ using testing::TempFolder;
 using testing::write_bytes;
 
 VariableLayout layout_of(Dim units) {
-  return layout_variables({{"dense/kernel", {Dtype::float32, {4, units}}, Category::parameters},
-                           {"dense/bias", {Dtype::float32, {units}}, Category::parameters},
-                           {"adam/dense/kernel/momentum",
-                            {Dtype::float32, {4, units}},
-                            Category::optimizer}},
-                          64);
+  return layout_variables(
+      {{"dense/kernel", {Dtype::float32, {4, units}}, Category::parameters},
+       {"dense/bias", {Dtype::float32, {units}}, Category::parameters},
+       {"adam/dense/kernel/momentum", {Dtype::float32, {4, units}}, Category::optimizer}},
+      64);
 }
 
 // Every byte depends on `salt`.
@@ -86,7 +85,8 @@ TEST(Checkpoint, AnotherModelIsRefusedByTheLayersName) {
   Variables variables(layout_of(3));
   write(folder / "c", variables, 1);
   const Checkpoint checkpoint(folder / "c");
-  expect_data_error([&] { checkpoint.verify(layout_of(7)); }, "dense/kernel: expected float32 (4, 7)");
+  expect_data_error([&] { checkpoint.verify(layout_of(7)); },
+                    "dense/kernel: expected float32 (4, 7)");
   VariableLayout fewer = layout_of(3);
   fewer.entries.pop_back();
   expect_data_error([&] { checkpoint.verify(fewer); }, "adam/dense/kernel/momentum");

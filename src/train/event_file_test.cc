@@ -45,11 +45,16 @@ TEST(EventFile, AScalarAsTensorBoardHasIt) {
   EXPECT_TRUE(file.name().starts_with("events.out.tfevents."));
   const auto list = records(read_bytes(folder / "train" + "/" + file.name()));
   ASSERT_EQ(list.size(), 2u);
-  EXPECT_EQ(list[0].substr(9), "\x1a\x0d" "brain.Event:2");
+  EXPECT_EQ(list[0].substr(9),
+            "\x1a\x0d"
+            "brain.Event:2");
   // step 3; summary { value { tag, metadata { plugin scalars }, tensor { DT_FLOAT, (), 0.5 } } }
-  EXPECT_EQ(list[1].substr(9),
-            std::string("\x10\x03\x2a\x27\x0a\x25\x0a\x0a" "epoch_loss" "\x4a\x0b\x0a\x09\x0a\x07"
-                        "scalars" "\x42\x0a\x08\x01\x12\x00\x2a\x04\x00\x00\x00\x3f", 43));
+  EXPECT_EQ(list[1].substr(9), std::string("\x10\x03\x2a\x27\x0a\x25\x0a\x0a"
+                                           "epoch_loss"
+                                           "\x4a\x0b\x0a\x09\x0a\x07"
+                                           "scalars"
+                                           "\x42\x0a\x08\x01\x12\x00\x2a\x04\x00\x00\x00\x3f",
+                                           43));
 }
 
 TEST(EventFile, GoesOnWhereTheCheckpointWas) {

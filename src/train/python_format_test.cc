@@ -24,8 +24,8 @@ TEST(PythonFormat, NumbersInPaths) {
 }
 
 TEST(PythonFormat, WhatIsNotUnderstoodIsNamed) {
-  for (const char* format : {"{loss}", "{epoch", "epoch}", "{epoch:x}", "{val_loss:d}", "{}",
-                             "{epoch:999999999d}"})
+  for (const char* format :
+       {"{loss}", "{epoch", "epoch}", "{epoch:x}", "{val_loss:d}", "{}", "{epoch:999999999d}"})
     EXPECT_THROW(python_format(format, {{"epoch", 3}}, {{"val_loss", 0.5}}), UserError) << format;
 }
 

@@ -146,8 +146,9 @@ TEST(Resume, ADamagedBackupIsRefusedAndTheModelUntouched) {
   const Tensors before = model.get_weights();
   testing::expect_data_error(
       [&] {
-        model.fit(data.x, data.y,
-                  {.batch_size = 15, .verbose = 0, .callbacks = {BackupAndRestore(folder / "backup")}});
+        model.fit(
+            data.x, data.y,
+            {.batch_size = 15, .verbose = 0, .callbacks = {BackupAndRestore(folder / "backup")}});
       },
       "damaged");
   EXPECT_EQ(std::memcmp(before[0].data(), model.get_weights()[0].data(), 8 * 6 * 4), 0);
@@ -196,7 +197,8 @@ TEST(Resume, ASignalSavesAndLeaves) {
   again.fit(data.x, data.y, rest);
   rest.callbacks.clear();
   whole.fit(data.x, data.y, rest);
-  EXPECT_EQ(std::memcmp(again.get_weights()[0].data(), whole.get_weights()[0].data(), 8 * 6 * 4), 0);
+  EXPECT_EQ(std::memcmp(again.get_weights()[0].data(), whole.get_weights()[0].data(), 8 * 6 * 4),
+            0);
 }
 
 TEST(Resume, AFullDiskDoesNotEndTraining) {

@@ -43,9 +43,8 @@ void wait_for_steps(const std::string& run, int64_t steps) {
 }
 
 Words train_words(const std::string& data, const std::string& run) {
-  return {"train", "mlp",     "--data", data,   "--batch", "32",        "--epochs",
-          "3",     "--seed",  "5",      "--threads", "1",  "--run", run,
-          "--checkpoint-every", "3"};
+  return {"train",  "mlp", "--data",    data, "--batch", "32", "--epochs",           "3",
+          "--seed", "5",   "--threads", "1",  "--run",   run,  "--checkpoint-every", "3"};
 }
 
 // 400 images of noise with labels, as IDX files.
@@ -96,8 +95,7 @@ TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
   const int code = wait_for(child);
   if (code != 0) {  // it may have been faster than the signal
     EXPECT_EQ(code, 130);
-    EXPECT_NE(read_bytes(err).find("go on with: plimsoll train --resume " + run),
-              std::string::npos)
+    EXPECT_NE(read_bytes(err).find("go on with: plimsoll train --resume " + run), std::string::npos)
         << read_bytes(err);
   }
   const Finished rest = plimsoll({"train", "--resume", run, "--json"});
@@ -115,9 +113,9 @@ TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
             read_bytes(folder / "whole" + "/weights.safetensors"));
   // A finished run that is resumed has nothing to do; with more epochs it has.
   EXPECT_EQ(state_of(end_of(plimsoll({"train", "--resume", run, "--json"}))), wanted);
-  EXPECT_EQ(integer_at(end_of(plimsoll({"train", "--resume", run, "--epochs", "4", "--json"})),
-                       "steps"),
-            52);
+  EXPECT_EQ(
+      integer_at(end_of(plimsoll({"train", "--resume", run, "--epochs", "4", "--json"})), "steps"),
+      52);
 }
 
 TEST(ResumeCommand, SecondInterruptLeavesAtOnceAndWithoutRunNothingIsSaved) {
@@ -129,8 +127,9 @@ TEST(ResumeCommand, SecondInterruptLeavesAtOnceAndWithoutRunNothingIsSaved) {
   const int code = wait_for(child);
   // Before training began the signal had its usual effect.
   EXPECT_TRUE(code == 143 || code == -SIGTERM) << code;
-  if (code == 143)
+  if (code == 143) {
     EXPECT_NE(read_bytes(folder / "err").find("nothing was saved"), std::string::npos);
+  }
 }
 
 TEST(ResumeCommand, RefusesWhatItCannotGoOnWith) {

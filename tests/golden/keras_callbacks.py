@@ -51,7 +51,7 @@ def run(callback, values, monitor):
         model.epoch = epoch
         callback.on_epoch_begin(epoch, {})
         callback.on_epoch_end(epoch, {"loss": 1.0, monitor: value})
-        rates.append(float(model.optimizer.learning_rate))
+        rates.append(round(float(model.optimizer.learning_rate), 8))
         if model.stop_training:
             break
     callback.on_train_end({})

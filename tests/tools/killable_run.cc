@@ -1,6 +1,6 @@
 // A run to be killed: `killable_run FOLDER [EPOCHS]` trains with dropout, shuffling, a schedule and
-// a plateau callback, backs up to FOLDER/backup every second step, goes on from what it finds there,
-// and prints a hash of every variable at the end. scripts/kill-test kills it.
+// a plateau callback, backs up to FOLDER/backup every second step, goes on from what it finds
+// there, and prints a hash of every variable at the end. scripts/kill-test kills it.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -23,10 +23,9 @@ int run(const std::string& folder, int64_t epochs) {
   for (int64_t i = 0; i < kSamples * kWidth; ++i)
     x.data_as<float>()[i] = std::sin(static_cast<float>(i * 7 % 1013));
   for (int64_t i = 0; i < kSamples; ++i) y.data_as<int32_t>()[i] = static_cast<int32_t>(i * i % 10);
-  Sequential model(Shape{kWidth},
-                   {Dense(128, {.activation = "relu"}), Dropout(0.3), BatchNormalization(),
-                    Dense(128, {.activation = "relu"}), Dropout(0.2),
-                    Dense(10, {.activation = "softmax"})});
+  Sequential model(Shape{kWidth}, {Dense(128, {.activation = "relu"}), Dropout(0.3),
+                                   BatchNormalization(), Dense(128, {.activation = "relu"}),
+                                   Dropout(0.2), Dense(10, {.activation = "softmax"})});
   model.compile({.optimizer = Adam({.learning_rate = 0.01}),
                  .loss = "sparse_categorical_crossentropy",
                  .metrics = {"accuracy"}});
@@ -37,12 +36,12 @@ int run(const std::string& folder, int64_t epochs) {
              .seed = 11,
              .verbose = 0,
              .threads = 1,
-             .callbacks = {
-                 LearningRateScheduler([](int64_t e, double rate) { return e < 3 ? rate : rate * 0.95; }),
-                 ReduceLROnPlateau({.monitor = "loss", .factor = 0.9, .patience = 2}),
-                 EarlyStopping({.patience = 1000, .restore_best_weights = true}),
-                 CSVLogger(folder + "/log.csv"),
-                 BackupAndRestore(folder + "/backup", {.save_freq = 2})}});
+             .callbacks = {LearningRateScheduler(
+                               [](int64_t e, double rate) { return e < 3 ? rate : rate * 0.95; }),
+                           ReduceLROnPlateau({.monitor = "loss", .factor = 0.9, .patience = 2}),
+                           EarlyStopping({.patience = 1000, .restore_best_weights = true}),
+                           CSVLogger(folder + "/log.csv"),
+                           BackupAndRestore(folder + "/backup", {.save_freq = 2})}});
   model.save_checkpoint(folder + "/final");
   Xxh3 hash;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/final"))
