@@ -253,12 +253,8 @@ class BackupCallback : public Callback {
     return plan_.folder;
   }
   void on_train_end(const Logs&) override {
-    if (plan_.delete_at_end) {
-      finish_last();
-      store_->remove_all();
-    } else {
-      writer_->wait();
-    }
+    finish_last();
+    if (plan_.delete_at_end) store_->remove_all();
     writer_.reset();
   }
 

@@ -262,7 +262,7 @@ TEST(Callbacks, MisuseIsExplained) {
 }
 
 TEST(Callbacks, TheCopyOfEarlyStoppingIsOnTheBill) {
-  Sequential model(Shape{256}, {Dense(1024), Dense(10, {.activation = "softmax"})});
+  Sequential model(Shape{256}, {Dense(16384), Dense(10, {.activation = "softmax"})});
   model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy"});
   const Bytes without = model.plan({.threads = 1}).process;
   const FitOptions options{.threads = 1,

@@ -187,6 +187,9 @@ class Trainer {
                             static_cast<uint64_t>(options_.epochs_before + epoch));
     const int64_t pass = whole_steps(train_.size(), options_.batch);
     const int64_t whole = options_.steps_per_epoch.value_or(pass);
+    if (done > whole)
+      throw DataError("[resume] expected at most " + std::to_string(whole) +
+                      " steps of an epoch, received " + std::to_string(done));
     const int64_t left = options_.steps ? *options_.steps - result_.steps : whole;
     const int64_t steps = std::min(whole, done + left);
     if (done == 0) means_.clear();

@@ -18,7 +18,7 @@ TEST(PythonFormat, NumbersInPaths) {
   EXPECT_EQ(text("{epoch}"), "3");
   EXPECT_EQ(text("{epoch:4d}|{epoch:.1f}|{val_loss}"), "   3|3.0|0.12645");
   EXPECT_EQ(text("{val_loss:.3e}|{val_loss:g}|{val_loss:08.3f}|{val_loss:.1%}"),
-            "1.264e-01|0.12645|0000.126|12.6%");
+            "1.265e-01|0.12645|0000.126|12.6%");
   EXPECT_EQ(text("{{{epoch}}}"), "{3}");
   EXPECT_EQ(text("{big}"), "2.5e+20");
 }

@@ -141,8 +141,8 @@ std::string check_identity(const RunIdentity& saved, const RunIdentity& now) {
   same("optimizer", saved.optimizer, now.optimizer);
   same("dtype", saved.dtype, now.dtype);
   same("data", saved.data, now.data);
-  same("samples", std::to_string(saved.train_samples), std::to_string(now.train_samples));
   same("batch", std::to_string(saved.batch), std::to_string(now.batch));
+  same("samples", std::to_string(saved.train_samples), std::to_string(now.train_samples));
   same("shuffle", saved.shuffle ? "on" : "off", now.shuffle ? "on" : "off");
   same("seed", std::to_string(saved.seed), std::to_string(now.seed));
   if (saved.threads != now.threads)

@@ -51,7 +51,7 @@ def run(callback, values, monitor):
         model.epoch = epoch
         callback.on_epoch_begin(epoch, {})
         callback.on_epoch_end(epoch, {"loss": 1.0, monitor: value})
-        rates.append(round(float(model.optimizer.learning_rate), 8))
+        rates.append(float(f"{float(model.optimizer.learning_rate):.7g}"))
         if model.stop_training:
             break
     callback.on_train_end({})
