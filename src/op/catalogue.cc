@@ -19,9 +19,11 @@
 #include "op/fill.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
+#include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
+#include "op/lstm.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
@@ -31,12 +33,14 @@
 #include "op/pad.h"
 #include "op/place_rows.h"
 #include "op/pointwise.h"
+#include "op/recurrent_weight_gradient.h"
 #include "op/reduce.h"
 #include "op/relu.h"
 #include "op/relu_bits.h"
 #include "op/reshape.h"
 #include "op/scale.h"
 #include "op/sgd.h"
+#include "op/simple_rnn.h"
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
 #include "op/transpose.h"
@@ -89,6 +93,13 @@ std::span<const Op* const> catalogue() {
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
       &kLinearCrossEntropy,
+      &kLstm,
+      &kLstmGradient,
+      &kGru,
+      &kGruGradient,
+      &kSimpleRnn,
+      &kSimpleRnnGradient,
+      &kRecurrentWeightGradient,
       &kSgd,
       &kSgdMomentum,
       &kAdam,

@@ -35,6 +35,8 @@ HWY_INLINE void band_of(const float* a, Dim stride, const float* b, Dim b_stride
   for (; j + kVectors * kWidth <= columns; j += kVectors * kWidth)
     block<rows, kVectors, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
   if constexpr (kVectors == 4) {
+    for (; j + 3 * kWidth <= columns; j += 3 * kWidth)
+      block<rows, 3, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
     for (; j + 2 * kWidth <= columns; j += 2 * kWidth)
       block<rows, 2, across>(a, stride, b + j, b_stride, depth, c + j, c_stride, add);
   }

@@ -506,6 +506,181 @@ def fused_pointwise(attrs, *operands):
     return values[-1]
 
 
+# ---- recurrent ops: a step at a time, all samples at once
+
+
+SQUASHES = {
+    "linear": (lambda x: x, lambda y: np.ones_like(y)),
+    "tanh": (np.tanh, lambda y: 1 - y * y),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda y: y * (1 - y)),
+    "relu": (lambda x: np.maximum(x, 0), lambda y: 1.0 * (y > 0)),
+    "hard_sigmoid": (lambda x: np.clip((x + 3) / 6, 0, 1), lambda y: ((y > 0) & (y < 1)) / 6),
+}
+
+
+class Recurrent:
+    """Operands behind the first ones, by name, and the order of steps."""
+
+    def __init__(self, attrs, sequence, names, more):
+        self.batch, self.steps = sequence.shape[:2]
+        more = iter(more)
+        self.given = {n: next(more) for n in names if attrs.get(n.rstrip("0123456789"))}
+        self.act, self.act_slope = SQUASHES[attrs.get("activation", "tanh")]
+        self.gate, self.gate_slope = SQUASHES[attrs.get("recurrent_activation", "sigmoid")]
+        self.attrs = attrs
+
+    def get(self, name, shape):
+        return np.array(self.given[name]) if name in self.given else np.zeros(shape)
+
+    def input_at(self, s):
+        return self.steps - 1 - s if self.attrs.get("backwards") else s
+
+    def output_at(self, s):
+        return s if self.attrs.get("flip") else self.input_at(s)
+
+    def on(self, t):
+        """(B, 1): whether the step counts."""
+        mask = self.given.get("mask")
+        return np.ones((self.batch, 1), bool) if mask is None else mask[:, t:t + 1] != 0
+
+    def factors(self, gates, units):
+        """(gates, B, H)"""
+        dropped = self.given.get("dropped")
+        return np.ones((gates, self.batch, units)) if dropped is None else np.moveaxis(dropped, 1, 0)
+
+
+def lstm(attrs, z, u, *more):
+    r = Recurrent(attrs, z, ("state0", "state1", "mask", "dropped"), more)
+    units = u.shape[0]
+    h, c = r.get("state0", (r.batch, units)), r.get("state1", (r.batch, units))
+    hs, cs, gates = np.zeros((r.batch, r.steps, units)), np.zeros((r.batch, r.steps, units)), np.zeros_like(z)
+    drop, weights = r.factors(4, units), np.split(u, 4, axis=1)
+    for s in range(r.steps):
+        t, on = r.input_at(s), r.on(r.input_at(s))
+        i, f, g, o = (x + (h * m) @ w for x, m, w in zip(np.split(z[:, t], 4, axis=1), drop, weights))
+        i, f, g, o = r.gate(i), r.gate(f), r.act(g), r.gate(o)
+        c_new = f * c + i * g
+        h, c = np.where(on, o * r.act(c_new), h), np.where(on, c_new, c)
+        gates[:, t] = np.where(on, np.concatenate((i, f, g, o), 1), 0)
+        hs[:, r.output_at(s)], cs[:, r.output_at(s)] = h, c
+    return hs, gates, cs, h, c
+
+
+def lstm_gradient(attrs, gates, c, u, *more):
+    r = Recurrent(attrs, gates, ("state", "mask", "dropped", "dh", "dlast_h", "dlast_c", "dgates", "dc"), more)
+    units = u.shape[0]
+    state = (r.batch, units)
+    dh, dc, dz = r.get("dlast_h", state), r.get("dlast_c", state), np.zeros_like(gates)
+    dhs, dcs, dgates = r.get("dh", c.shape), r.get("dc", c.shape), r.get("dgates", gates.shape)
+    drop, weights = r.factors(4, units), np.split(u, 4, axis=1)
+    for s in reversed(range(r.steps)):
+        t, on, at = r.input_at(s), r.on(r.input_at(s)), r.output_at(s)
+        before = c[:, r.output_at(s - 1)] if s > 0 else r.get("state", state)
+        i, f, g, o = np.split(gates[:, t], 4, axis=1)
+        mi, mf, mg, mo = np.split(dgates[:, t], 4, axis=1)
+        dh, dc = dh + dhs[:, at], dc + dcs[:, at]
+        y = r.act(c[:, at])
+        total = dc + dh * o * r.act_slope(y)
+        parts = ((total * g + mi) * r.gate_slope(i), (total * before + mf) * r.gate_slope(f),
+                 (total * i + mg) * r.act_slope(g), (dh * y + mo) * r.gate_slope(o))
+        back = sum(m * (part @ w.T) for m, part, w in zip(drop, parts, weights))
+        dz[:, t] = np.where(on, np.concatenate(parts, 1), 0)
+        dh, dc = np.where(on, back, dh), np.where(on, total * f, dc)
+    return dz, dh, dc
+
+
+def gru(attrs, z, u, *more):
+    r = Recurrent(attrs, z, ("bias", "state", "mask", "dropped"), more)
+    units = u.shape[0]
+    h, bias = r.get("state", (r.batch, units)), np.split(r.get("bias", (3 * units,)), 3)
+    shape = (r.batch, r.steps, units)
+    hs, inner, gates = np.zeros(shape), np.zeros(shape), np.zeros_like(z)
+    drop, (wz, wr, wh) = r.factors(3, units), np.split(u, 3, axis=1)
+    for s in range(r.steps):
+        t, on = r.input_at(s), r.on(r.input_at(s))
+        xz, xr, xh = np.split(z[:, t], 3, axis=1)
+        update = r.gate(xz + (h * drop[0]) @ wz + bias[0])
+        reset = r.gate(xr + (h * drop[1]) @ wr + bias[1])
+        if attrs.get("reset_before"):
+            inside = reset * h * drop[2]
+            y = r.act(xh + inside @ wh)
+        else:
+            inside = (h * drop[2]) @ wh + bias[2]
+            y = r.act(xh + reset * inside)
+        h = np.where(on, update * h + (1 - update) * y, h)
+        gates[:, t] = np.where(on, np.concatenate((update, reset, y), 1), 0)
+        inner[:, t] = np.where(on, inside, 0)
+        hs[:, r.output_at(s)] = h
+    return hs, gates, inner, h
+
+
+def gru_gradient(attrs, gates, inner, h, u, *more):
+    r = Recurrent(attrs, gates, ("state", "mask", "dropped", "dh", "dlast_h", "dgates", "dinner"), more)
+    units = u.shape[0]
+    state = (r.batch, units)
+    carry, dz, dn = r.get("dlast_h", state), np.zeros_like(gates), np.zeros_like(inner)
+    dhs, dgates, dinner = r.get("dh", h.shape), r.get("dgates", gates.shape), r.get("dinner", h.shape)
+    drop, (wz, wr, wh) = r.factors(3, units), np.split(u, 3, axis=1)
+    for s in reversed(range(r.steps)):
+        t, on = r.input_at(s), r.on(r.input_at(s))
+        old = h[:, r.output_at(s - 1)] if s > 0 else r.get("state", state)
+        update, reset, y = np.split(gates[:, t], 3, axis=1)
+        mz, mr, mh = np.split(dgates[:, t], 3, axis=1)
+        dh = carry + dhs[:, r.output_at(s)]
+        dy = (dh * (1 - update) + mh) * r.act_slope(y)
+        dupdate = (dh * (old - y) + mz) * r.gate_slope(update)
+        if attrs.get("reset_before"):
+            dinside = dy @ wh.T + dinner[:, t]
+            dreset = (dinside * old * drop[2] + mr) * r.gate_slope(reset)
+            last, back = dy, dinside * reset * drop[2]
+        else:
+            last = dy * reset + dinner[:, t]
+            dreset = (dy * inner[:, t] + mr) * r.gate_slope(reset)
+            back = drop[2] * (last @ wh.T)
+        back = back + dh * update + drop[0] * (dupdate @ wz.T) + drop[1] * (dreset @ wr.T)
+        dz[:, t] = np.where(on, np.concatenate((dupdate, dreset, dy), 1), 0)
+        dn[:, t] = np.where(on, last, 0)
+        carry = np.where(on, back, dh)
+    return dz, dn, carry
+
+
+def simple_rnn(attrs, z, u, *more):
+    r = Recurrent(attrs, z, ("state", "mask", "dropped"), more)
+    h, hs = r.get("state", (r.batch, u.shape[0])), np.zeros_like(z)
+    for s in range(r.steps):
+        t = r.input_at(s)
+        h = np.where(r.on(t), r.act(z[:, t] + (h * r.factors(1, u.shape[0])[0]) @ u), h)
+        hs[:, r.output_at(s)] = h
+    return hs, h
+
+
+def simple_rnn_gradient(attrs, h, u, *more):
+    r = Recurrent(attrs, h, ("mask", "dropped", "dh", "dlast_h"), more)
+    carry, dz, dhs = r.get("dlast_h", (r.batch, u.shape[0])), np.zeros_like(h), r.get("dh", h.shape)
+    for s in reversed(range(r.steps)):
+        t, at = r.input_at(s), r.output_at(s)
+        dh = carry + dhs[:, at]
+        part = np.where(r.on(t), dh * r.act_slope(h[:, at]), 0)
+        dz[:, t] = part
+        carry = np.where(r.on(t), (part @ u.T) * r.factors(1, u.shape[0])[0], dh)
+    return dz, carry
+
+
+def recurrent_weight_gradient(attrs, h, dz, *more):
+    names = {"h0": "h0", "dropped": "dropped"}
+    more = iter(more)
+    given = {n: next(more) for n in names if attrs.get(n)}
+    r = Recurrent(attrs, h, (), ())
+    columns, units = attrs.get("columns") or dz.shape[2], h.shape[2]
+    previous = np.zeros_like(h)  # in the order of dz
+    for s in range(r.steps):
+        previous[:, r.input_at(s)] = h[:, r.output_at(s - 1)] if s > 0 else given.get("h0", 0)
+    if "dropped" not in given:
+        return np.einsum("btk,btj->kj", previous, dz[:, :, :columns])
+    blocks = dz[:, :, :columns].reshape(r.batch, r.steps, -1, units)
+    return np.einsum("btk,bgk,btgj->kgj", previous, given["dropped"], blocks).reshape(units, -1)
+
+
 OPS = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -551,6 +726,13 @@ OPS = {
     "softmax_cross_entropy": lambda a, x, t: cross_entropy(x, t),
     "softmax_cross_entropy_gradient": lambda a, p, t, d: cross_entropy_gradient(p, t, d),
     "linear_cross_entropy": linear_cross_entropy,
+    "lstm": lstm,
+    "lstm_gradient": lstm_gradient,
+    "gru": gru,
+    "gru_gradient": gru_gradient,
+    "simple_rnn": simple_rnn,
+    "simple_rnn_gradient": simple_rnn_gradient,
+    "recurrent_weight_gradient": recurrent_weight_gradient,
     "sgd": lambda a, w, g, params: w - step_params(params)["learning_rate"] * g,
     "sgd_momentum": sgd_momentum,
     "adam": adam,
