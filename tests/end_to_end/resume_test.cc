@@ -118,7 +118,7 @@ TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
       52);
 }
 
-TEST(ResumeCommand, SecondInterruptLeavesAtOnceAndWithoutRunNothingIsSaved) {
+TEST(ResumeCommand, WithoutARunFolderNothingIsSaved) {
   const TempFolder folder;
   const pid_t child =
       start({"train", "mlp", "--steps", "1000000", "--threads", "1", "--json"}, folder / "err");
