@@ -10,6 +10,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "op/bfloat_pair.h"
 #include "op/kernel.h"
 #include "op/recurrent_data.h"
 
