@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/costs.h"
+#include "train/checkpoint_store.h"
 #include "train/samples.h"
 
 namespace pl {
@@ -87,6 +88,7 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
   report.with_frontier = options.frontier;
   report.costs = setup.costs.hash();
+  report.checkpoint_every = options.checkpoint_every;
 }
 
 }  // namespace
@@ -117,6 +119,13 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) planner.source_bytes += source->resident_bytes();
+  Bytes snapshot = 0;
+  if (options.checkpoint_every > 0) {
+    const VariableLayout layout = layout_variables(
+        step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
+    planner.source_bytes += checkpoint_bytes(layout.entries.size());
+    snapshot = snapshot_bytes(layout.bytes);
+  }
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
     return planner.plan(batch, other);
   };
@@ -137,6 +146,9 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
     plan_options.all = true;  // the message that follows names the smallest plan
     setup.plan = planner.plan(setup.loop.batch, plan_options);
   }
+  std::optional<Bytes> system;
+  if (purpose == Purpose::train) system = system_limit();
+  grant_snapshot(setup.plan, snapshot, options.memory, system);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, plan_options, most, purpose, setup);
   if (options.data == "synthetic") {

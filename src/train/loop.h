@@ -11,6 +11,15 @@
 
 namespace pl {
 
+// Where a run stands between two steps: with the variables, all that going on needs to give the
+// same shuffles, masks, updates and figures as if it had never stopped.
+struct LoopPosition {
+  int64_t epoch = 1, epoch_step = 0;  // the epoch under way, from 1, and its steps done
+  int64_t steps = 0;                  // in all epochs
+  std::vector<double> sums = {};      // over the epoch so far: samples, loss, metrics
+  double loss_first = 0, loss_last = 0;
+};
+
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
@@ -28,6 +37,7 @@ struct LoopOptions {
   // What was trained before, so that going on gives the same shuffles, masks and updates as if it
   // had been one run.
   int64_t steps_before = 0, epochs_before = 0;
+  LoopPosition start = {};  // of this run
 };
 
 // Which signatures a run needs: whole batches, the last smaller one, both again for steps that only
@@ -36,6 +46,11 @@ std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_
                                       int64_t test_samples);
 // The signatures of one pass over so many samples: whole batches first, then the smaller one.
 std::vector<Signature> signatures_for(StepKind kind, int64_t batch, int64_t samples);
+
+struct Evaluated {
+  double loss = 0;
+  std::vector<double> metrics = {};
+};
 
 struct StepEvent {
   int64_t step = 0;  // from 1
@@ -58,13 +73,31 @@ struct EpochEvent {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/) {}
+  virtual void on_train_begin() {}
+  // `steps`: of the whole epoch, `done` of which were made before (0 unless it goes on in one).
+  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/,
+                              int64_t /*done*/) {}
+  virtual void on_step_begin(int64_t /*epoch_step*/) {}
   virtual void on_step(const StepEvent&) {}
+  virtual void on_test_begin() {}
+  virtual void on_test_step_begin(int64_t /*step*/) {}
+  virtual void on_test_step(int64_t /*step*/, const Evaluated& /*so_far*/) {}
+  virtual void on_test_end(const Evaluated&) {}
   virtual void on_epoch(const EpochEvent&) {}
+  // After every step and after every epoch, when all have seen it: the place to save.
+  virtual void on_boundary(const LoopPosition&) {}
+  virtual void on_train_end() {}
+
+  // Asked after each step and each epoch. stop: the epoch ends here, and the run with it.
+  virtual bool stop() const { return false; }
+  // Also asked while it evaluates: leaves at once, without on_epoch and on_train_end.
+  virtual bool leave() const { return false; }
+  // Something of its runs beside the next step, which is then not counted as a steady one.
+  virtual bool busy() const { return false; }
 };
 
 struct LoopResult {
-  int64_t steps = 0;
+  int64_t steps = 0;  // those before the start included
   double loss_first = 0, loss_last = 0;
   double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
   double samples_per_s = 0;
@@ -75,6 +108,7 @@ struct LoopResult {
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
   bool finite = true;                    // false: it stopped at a non-finite loss
   std::string cause;                     // of that, if found: which layer first
+  bool left = false;                     // an observer wanted to leave
 };
 
 // Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite
@@ -82,11 +116,8 @@ struct LoopResult {
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer);
 
-struct Evaluated {
-  double loss = 0;
-  std::vector<double> metrics = {};
-};
-Evaluated evaluate(Session& session, Source& source, int64_t batch);
+Evaluated evaluate(Session& session, Source& source, int64_t batch,
+                   TrainObserver* observer = nullptr);
 
 // Writes the predictions for all samples one after another to `out`, one for each output. Only x is
 // read.

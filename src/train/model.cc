@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/nested.h"
+#include "train/checkpoint.h"
 #include "train/model_state.h"
 #include "train/weights.h"
 
@@ -227,6 +228,41 @@ void Model::load_weights(const std::string& path) {
   const SafetensorsFile file(path);
   check_weights(file, state_->layout(false));
   pl::load_weights(file, state_->weights());
+}
+
+void Model::save_checkpoint(const std::string& folder) {
+  state_->require_built("save_checkpoint");
+  const Compiled compiled = state_->settings();
+  TrainState saved;
+  saved.identity = {.model = state_->name,
+                    .optimizer = compiled.optimizer ? compiled.optimizer->name() : "",
+                    .dtype = std::string(name_of(compiled.dtype))};
+  saved.steps_before = state_->iterations;
+  saved.epochs_before = state_->epochs;
+  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->learning_rate;
+  write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
+}
+
+void Model::load_checkpoint(const std::string& folder) {
+  state_->require_built("load_checkpoint");
+  const Checkpoint checkpoint(folder);
+  const TrainState saved = train_state_from(checkpoint.state(), folder);
+  // A model that was never trained has no optimiser state to save.
+  const VariableLayout weights = state_->layout(false);
+  bool with_slots = false;
+  for (const auto& entry : checkpoint.tensors().entries())
+    if (!entry.name.starts_with(kCallbackTensors) && !weights.find(entry.name)) with_slots = true;
+  if (with_slots) state_->require_compiled("load_checkpoint");
+  const VariableLayout layout = with_slots ? state_->layout(true) : weights;
+  checkpoint.verify(layout);
+  Variables& variables = state_->weights();
+  variables.adopt(layout);
+  checkpoint.load(variables);
+  state_->last.reset();
+  state_->fresh_optimizer = !with_slots;
+  state_->iterations = saved.steps_before + saved.position.steps;
+  state_->epochs = saved.epochs_before + saved.position.epoch - 1;
+  if (with_slots) state_->compiled->optimizer->learning_rate = saved.learning_rate;
 }
 
 std::vector<WeightInfo> Model::weights() {

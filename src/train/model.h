@@ -19,6 +19,7 @@
 #include "model/layer.h"
 #include "model/loss.h"
 #include "train/budget.h"
+#include "train/callbacks.h"
 #include "train/optimizers.h"
 
 namespace pl {
@@ -140,6 +141,7 @@ struct FitOptions {
   int64_t steps_per_epoch = 0;        // 0: one pass over the samples
   int64_t validation_batch_size = 0;  // 0: as batch_size
   int64_t validation_freq = 1;        // after every so many epochs
+  std::vector<CallbackRef> callbacks = {};  // callbacks.h
 };
 
 // One batch: all samples given.
@@ -231,6 +233,12 @@ class Model {
   // Safetensors, with the names of the command line: "conv2d/kernel".
   void save_weights(const std::string& path);
   void load_weights(const std::string& path);
+
+  // The whole state of training between two calls: weights, optimiser, counts. A folder that is the
+  // old checkpoint until the new one is durable. load_checkpoint takes what ModelCheckpoint and
+  // BackupAndRestore wrote too; it throws DataError with the model untouched.
+  void save_checkpoint(const std::string& folder);
+  void load_checkpoint(const std::string& folder);
 
   std::vector<WeightInfo> weights();  // in creation order
   Tensors get_weights();              // copies, as weights()

@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/stop_signals.h"
 #include "data/tensor_source.h"
 #include "train/model.h"
 #include "train/model_state.h"
+#include "train/observers.h"
 #include "train/progress_bar.h"
 #include "train/summary.h"
 
@@ -139,41 +141,68 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
-                           .switches = switches_of(options)});
+                           .switches = switches_of(options),
+                           .callbacks = options.callbacks});
 }
 
-// Shows progress, and keeps the model's counters right even when an error ends the loop.
-class FitObserver : public TrainObserver {
+// Keeps the model's counters right even when an error ends the loop.
+class CounterObserver : public TrainObserver {
  public:
-  FitObserver(ModelState& state, std::vector<std::string> names, TrainObserver* bar)
-      : state_(state), names_(std::move(names)), bar_(bar), steps_before_(state.iterations) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override {
-    if (bar_) bar_->on_epoch_begin(epoch, epochs, steps);
+  CounterObserver(ModelState& state, const TrainState& start)
+      : state_(state), steps_before_(start.steps_before), epochs_before_(start.epochs_before) {
+    state.iterations = steps_before_ + start.position.steps;
+    state.epochs = epochs_before_ + start.position.epoch - 1;
   }
-  void on_step(const StepEvent& event) override {
-    state_.iterations = steps_before_ + event.step;
-    if (bar_) bar_->on_step(event);
-  }
-  void on_epoch(const EpochEvent& event) override {
-    ++state_.epochs;
-    auto& lists = history.history;
-    history.epoch.push_back(event.epoch - 1);
-    lists["loss"].push_back(event.loss);
-    for (size_t m = 0; m < event.metrics.size(); ++m) lists[names_[m]].push_back(event.metrics[m]);
-    if (event.val_loss) lists["val_loss"].push_back(*event.val_loss);
-    for (size_t m = 0; m < event.val_metrics.size(); ++m)
-      lists["val_" + names_[m]].push_back(event.val_metrics[m]);
-    if (bar_) bar_->on_epoch(event);
-  }
-
-  History history;  // of the epochs so far
+  void on_step(const StepEvent& event) override { state_.iterations = steps_before_ + event.step; }
+  void on_epoch(const EpochEvent& event) override { state_.epochs = epochs_before_ + event.epoch; }
 
  private:
   ModelState& state_;
-  std::vector<std::string> names_;  // of the log's terms beside the loss
-  TrainObserver* bar_;
-  int64_t steps_before_;
+  int64_t steps_before_, epochs_before_;
 };
+
+// Last of the callbacks: the logs of each epoch, with what the others added.
+class HistoryRecorder : public Callback {
+ public:
+  void on_epoch_end(int64_t epoch, Logs& logs) override {
+    history.epoch.push_back(epoch);
+    for (const auto& [key, value] : logs) history.history[key].push_back(value);
+  }
+  const char* name() const override { return "History"; }
+  Json state() const override {
+    Json lists = Json::object(), epochs = Json::array();
+    for (int64_t epoch : history.epoch) epochs.push(epoch);
+    for (const auto& [key, values] : history.history) {
+      Json list = Json::array();
+      for (double value : values) list.push(real_json(value));
+      lists.set(key, std::move(list));
+    }
+    return Json::object().set("epoch", std::move(epochs)).set("history", std::move(lists));
+  }
+  void restore(const Json& state, const SafetensorsFile&, const std::string& what) override {
+    for (const Json& epoch : state.at("epoch", what).as_array(what))
+      history.epoch.push_back(epoch.as_integer(what));
+    for (const auto& [key, values] : state.at("history", what).as_object(what))
+      for (const Json& value : values.as_array(what))
+        history.history[key].push_back(real_from(value, what));
+  }
+
+  History history;
+};
+
+RunIdentity identity_of(const ModelState& state, const Source& data, const PlanReport& report,
+                        const FitOptions& options) {
+  return {.model = state.name,
+          .optimizer = report.optimizer,
+          .dtype = std::string(name_of(report.dtype)),
+          .data = data.name(),
+          .batch = report.batch,
+          .train_samples = data.size(),
+          .threads = report.threads,
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .numerics = report.numerics};
+}
 
 void announce(const PlanReport& report) {
   std::printf("Training will use %s", format_bytes(report.process).c_str());
@@ -202,12 +231,30 @@ History Model::fit(Source& data, const FitOptions& options) {
   const FitSources sources(*state_, data, options);
   ModelCall call = fit_call(*state_, sources, options);
   const PlanReport report = call.plan(options.memory, false);
+  const std::unique_ptr<Checkpoint> from = find_resume(options.callbacks, call.layout());
   Session session = call.start(report, options.seed);
   if (options.verbose > 0) announce(report);
 
   const Compiled& compiled = *state_->compiled;
   std::optional<int64_t> steps_per_epoch;
   if (options.steps_per_epoch > 0) steps_per_epoch = options.steps_per_epoch;
+  ModelInTraining training{.session = session,
+                           .compiled = compiled,
+                           .metrics = log_names(session.plan()),
+                           .epochs = options.epochs,
+                           .snapshot = report.snapshot,
+                           .callbacks = options.callbacks};
+  training.state.identity = identity_of(*state_, *sources.train, report, options);
+  training.state.steps_before = state_->iterations;
+  training.state.epochs_before = state_->epochs - options.initial_epoch;
+  const auto recorder = std::make_shared<HistoryRecorder>();
+  training.callbacks.push_back(recorder);
+  std::optional<StopSignals> signals;
+  for (const CallbackRef& callback : options.callbacks)
+    if (callback->wants_signals() && !signals) signals.emplace();
+  CallbackList callbacks(training, from.get());
+  if (const std::string warning = callbacks.warning(); !warning.empty())
+    std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
   const LoopOptions loop{.batch = call.batch(),
                          .epochs = options.epochs,
                          .initial_epoch = options.initial_epoch,
@@ -217,16 +264,19 @@ History Model::fit(Source& data, const FitOptions& options) {
                          .shuffle = options.shuffle,
                          .seed = options.seed,
                          .accumulate = accumulation_of(compiled),
-                         .steps_before = state_->iterations,
-                         .epochs_before = state_->epochs - options.initial_epoch};
-  const std::vector<std::string> names = log_names(session.plan());
-  ProgressBar bar(stdout, names, options.verbose == 1);
-  FitObserver observer(*state_, names, options.verbose > 0 ? &bar : nullptr);
+                         .steps_before = training.state.steps_before,
+                         .epochs_before = training.state.epochs_before,
+                         .start = training.state.position};
+  CounterObserver counters(*state_, training.state);
+  ProgressBar bar(stdout, training.metrics, options.verbose == 1);
+  Observers observers{&counters, options.verbose > 0 ? &bar : nullptr, &callbacks};
   const LoopResult result =
-      run_training(session, loop, *sources.train, sources.validation, observer);
-  if (result.steps > 0) finalize_variable_values(session);
+      run_training(session, loop, *sources.train, sources.validation, observers);
+  if (result.left)
+    callbacks.interrupted("fit", "call fit() again with the same arguments to go on");
+  if (result.steps > 0 && !result.left) finalize_variable_values(session);
 
-  History history = std::move(observer.history);
+  History history = std::move(recorder->history);
   history.steps = result.steps;
   history.step_ms = result.step_ms_median;
   history.planned_process = report.process;
@@ -235,7 +285,7 @@ History Model::fit(Source& data, const FitOptions& options) {
   // The system keeps one peak for the life of the process: it is this call's if it grew in it.
   const Bytes peak = process_peak();
   history.measured_process = peak > peak_before ? peak : process_resident();
-  require_finite(result, session.variables());
+  if (!training.nan_is_handled) require_finite(result, session.variables());
   call.keep_plan(session.take_plan());
   return history;
 }
@@ -361,7 +411,8 @@ PlanReport Model::plan(const FitOptions& options) {
                            .batch = options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .switches = switches_of(options)});
+                           .switches = switches_of(options),
+                           .callbacks = options.callbacks});
   PlanReport report = call.plan(options.memory, true);
   call.keep_plan();
   return report;

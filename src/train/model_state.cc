@@ -111,6 +111,9 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
   }
   source_bytes_ += needs.extra_bytes;
   layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
+  const CallbackBill bill = callback_bill(needs.callbacks, layout_);
+  source_bytes_ += bill.resident;
+  snapshot_ = bill.wanted;
 }
 
 PlanKey ModelCall::key(int64_t batch) const {
@@ -150,6 +153,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
     options.all = true;  // the message that follows names the smallest plan
     plan_ = plan_for(wanted, options);
   }
+  grant_snapshot(*plan_, snapshot_, budget_, system_limit());
   PlanReport report = describe(*plan_);
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
   report.model = state_.name;

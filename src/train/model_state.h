@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "data/source.h"
 #include "train/budget.h"
+#include "train/callback_list.h"
 #include "train/loop.h"
 
 namespace pl {
@@ -64,6 +65,7 @@ class ModelCall {
     std::optional<double> x_scale = std::nullopt;
     Bytes extra_bytes = 0;  // that the caller holds besides
     Switches switches = {};
+    std::vector<CallbackRef> callbacks = {};
   };
   // Builds the network if need be; throws UserError or DataError when data and model do not match.
   ModelCall(ModelState& state, const Needs& needs);
@@ -75,6 +77,7 @@ class ModelCall {
   // After plan(): checks the room, brings the variables into place, reserves.
   Session start(const PlanReport& report, uint64_t seed);
   const SessionPlan& session_plan() const { return *plan_; }  // after plan()
+  const VariableLayout& layout() const { return layout_; }
   // After start() or plan(): leaves the plan with the model for the next call.
   void keep_plan(SessionPlan plan);
   void keep_plan() { keep_plan(std::move(*plan_)); }
@@ -89,6 +92,7 @@ class ModelCall {
   SampleSpec sample_;
   VariableLayout layout_;
   Bytes source_bytes_ = 0;
+  Bytes snapshot_ = 0;  // wanted for writing checkpoints beside training
   int64_t batch_ = 0;
   std::optional<Bytes> budget_;
   std::optional<SessionPlan> plan_;

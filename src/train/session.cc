@@ -14,6 +14,13 @@ std::vector<std::string> log_names(const SessionPlan& plan) {
   return names;
 }
 
+void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
+                    std::optional<Bytes> system) {
+  plan.snapshot = 0;
+  const Bytes process = plan.process() + wanted;
+  if ((!budget || process <= *budget) && (!system || process <= *system)) plan.snapshot = wanted;
+}
+
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
   release_code_pages();
   variables_ = std::make_shared<Variables>(plan_.layout);

@@ -49,7 +49,10 @@ struct SessionPlan {
   VariableLayout layout;
   Bytes arena = 0;  // the largest of the plans
   Bytes fixed = 0;  // bound of everything else the process holds
-  Bytes process() const { return arena + fixed; }
+  // For writing checkpoints beside training; granted where the chosen plan leaves room for it, so
+  // that it never makes a step slower. Not in `frontier`, whose plans can do without.
+  Bytes snapshot = 0;
+  Bytes process() const { return arena + fixed + snapshot; }
   Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;  // the plan that sets the arena
   StepLayout step;     // of every signature but predict
@@ -75,6 +78,10 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
 
 // Names of the log's terms beside the loss.
 std::vector<std::string> log_names(const SessionPlan& plan);
+
+// Grants the snapshot if the plan with it is within the budget and the system's limit.
+void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
+                    std::optional<Bytes> system);
 
 class Session {
  public:

@@ -75,6 +75,8 @@ TEST(BadUsage, OfTheCommandLineIsRefused) {
       {{"plan", "mlp", "--nosuch"}, "--nosuch"},
       {{"plan", "mlp", "stray"}, "stray"},
       {{"plan", "mlp", "--run", "x"}, "--run"},  // an option of train only
+      {{"plan", "mlp", "--checkpoint-every", "0"}, "--checkpoint-every"},
+      {{"train", "mlp", "--resume", "no-such-run"}, "no-such-run/run.json"},
       {{"frobnicate"}, "frobnicate"},
   };
   for (const auto& [words, part] : cases) expect_refused(words, part);
@@ -90,8 +92,6 @@ TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
       {"plan", "mlp", "--disk", "1GiB"},
       {"plan", "mlp", "--allow", "float16"},
       {"plan", "mlp", "--html", "x.html"},
-      {"plan", "mlp", "--checkpoint-every", "5"},
-      {"train", "mlp", "--resume", "x"},
       {"train", "mlp", "--profile", "1:2"},
       {"report", "x"},
       {"data", "fashion-mnist"},
