@@ -23,7 +23,6 @@ Tensor widened(const Tensor& x);
 Tensor targets_like(const Tensor& y_true, const Tensor& y_pred);
 Tensor constant(double value, const Tensor& like);  // ()
 Tensor clip(const Tensor& x, double low, double high);
-Tensor softplus(const Tensor& x);                // log(1 + e^x), smooth at 0
 Tensor power(const Tensor& x, double exponent);  // of x >= 0
 // The mean over the last axis; (B,) stays as it is: one number a sample.
 Tensor mean_of_last(const Tensor& x);

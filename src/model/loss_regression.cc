@@ -22,12 +22,6 @@ Tensor clip(const Tensor& x, double low, double high) {
   return minimum(maximum(x, constant(low, x)), constant(high, x));
 }
 
-// (x + |x|) / 2 + log(1 + e^-|x|): nothing overflows, and the slope at 0 is a half.
-Tensor softplus(const Tensor& x) {
-  const Tensor size = abs(x);
-  return add(scale(add(x, size), 0.5), log(scale(exp(negative(size)), 1, 1)));
-}
-
 Tensor power(const Tensor& x, double exponent) {
   if (exponent == 1) return x;
   if (exponent == 2) return square(x);
