@@ -2,6 +2,7 @@
 #include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/assign.h"
 #include "op/attention.h"
 #include "op/avg_pool.h"
 #include "op/batch_matmul.h"
@@ -107,6 +108,7 @@ std::span<const Op* const> catalogue() {
       &kUpdate,
       &kSumSquares,
       &kAccumulate,
+      &kAssign,
       &kOwnRows,
       &kPlaceRows,
       &kAdd,

@@ -45,8 +45,8 @@ struct SampleSpec {
 
 // The variables of a step: all weights in creation order, then (training) the optimiser's shared
 // slots and those of each trainable weight. Value ids are left open.
-std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
-                                     bool training);
+std::vector<GraphVariable> step_variables(const Network& network, const Compiled& compiled,
+                                          bool training);
 
 // What slots are before the first step, where it is not zero.
 struct SlotStart {

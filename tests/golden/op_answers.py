@@ -784,6 +784,7 @@ OPS = {
     "sum_squares": sum_squares,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "assign": lambda a, variable, value: value,
     "own_rows": own_rows,
     "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,
