@@ -61,7 +61,7 @@ struct SampleSpec {
 // The variables of a step: all weights in creation order, then (training) the optimiser's shared
 // slots and those of each trainable weight. Value ids are left open.
 std::vector<GraphVariable> step_variables(const Network& network, const Compiled& compiled,
-                                           bool training);
+                                          bool training);
 
 // What slots are before the first step, where it is not zero.
 struct SlotStart {
