@@ -1,6 +1,9 @@
 #include "model/layer.h"
 
 #include "base/error.h"
+#include "model/constraint.h"
+#include "model/initializer.h"
+#include "model/regularizer.h"
 
 namespace pl {
 
@@ -9,6 +12,12 @@ int64_t Layer::parameters() const {
   for (const Weight& weight : weights_)
     if (!weight.owner) count += weight.shape.elements();
   return count;
+}
+
+void check_rules(const WeightRules& rules) {
+  check_initializer(rules.initializer);
+  check_regularizer(rules.regularizer);
+  check_constraint(rules.constraint);
 }
 
 LayerRef::LayerRef(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {

@@ -22,7 +22,17 @@ struct Weight {
   // up; name, shape and initialiser are the owner's.
   std::shared_ptr<const Layer> owner = nullptr;
   size_t index = 0;
+  std::string regularizer = "";  // model/regularizer.h; its penalty is part of the loss
+  std::string constraint = "";   // model/constraint.h; applied behind each update
 };
+
+// How a weight starts and what it is held to, in the words of the layer's options.
+struct WeightRules {
+  std::string initializer;
+  std::string regularizer = "";
+  std::string constraint = "";
+};
+void check_rules(const WeightRules& rules);  // throws UserError
 
 // What `call` gets. Tensors are symbols of the step being traced, with the batch as dimension 0.
 struct LayerCall {
@@ -31,6 +41,9 @@ struct LayerCall {
   bool training;
   const Tensor& step_params;  // for random layers
   int64_t stream;             // key of random numbers: hash of layer path and call index
+  // As `in`: boolean (B, T), true where a position counts; undefined where an input has no mask.
+  std::span<const Tensor> masks = {};
+  Tensor mask(size_t i) const { return i < masks.size() ? masks[i] : Tensor(); }
 };
 
 class Layer {
@@ -45,13 +58,26 @@ class Layer {
   // Above 0: the input is int32 tokens in [0, vocabulary()), and is not cast to a floating dtype.
   virtual int64_t vocabulary() const { return 0; }
 
+  // Keras's rule for masks: a layer that supports masking hands its first input's mask on, others
+  // drop it; Masking and Embedding make one (docs/decisions/0014-masks.md).
+  virtual bool supports_masking() const { return false; }
+  virtual Tensor compute_mask(const LayerCall& call) const {
+    return supports_masking() ? call.mask(0) : Tensor();
+  }
+
   std::string name;  // given by the user, or by the network ("dense_1")
+  std::string activity_regularizer;  // of the output, divided by the batch; added to the loss
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights
 
  protected:
   void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {
     weights_.push_back({std::move(name), std::move(shape), std::move(initializer), trainable});
+  }
+  void add_weight(std::string name, Shape shape, const WeightRules& rules) {
+    add_weight(std::move(name), std::move(shape), rules.initializer);
+    weights_.back().regularizer = rules.regularizer;
+    weights_.back().constraint = rules.constraint;
   }
   // Uses another layer's weight, which exists already.
   void share_weight(std::shared_ptr<const Layer> owner, size_t index) {

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/regularizer.h"
 #include "op/cast.h"
 #include "op/recorder.h"
+#include "op/scale.h"
 
 namespace pl {
 namespace {
@@ -85,7 +87,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
       at->second.push_back(weight.owner ? -1 : static_cast<int>(weights_.size()));
       if (!weight.owner)
         weights_.push_back(
-            {layer->name + "/" + weight.name, weight.shape, weight.initializer, weight.trainable});
+            {layer->name + "/" + weight.name, weight.shape, weight.initializer, weight.trainable,
+             weight.regularizer, weight.constraint});
     }
   }
   for (const auto& [symbol, out] : order) {
@@ -133,10 +136,10 @@ int64_t Network::parameters() const {
 }
 
 Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
-                      const Tensor& step_params, Dtype compute) const {
+                      const Tensor& step_params, Dtype compute, NetworkNotes* notes) const {
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
         "operands of a network");
-  Tensors slots(inputs.size() + calls_.size());
+  Tensors slots(inputs.size() + calls_.size()), masks(slots.size());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   Recorder* recorder = inputs[0].recorder();
   Tensors narrow(weights.size());  // each weight is cast once a step
@@ -149,16 +152,27 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   };
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
-    Tensors in, own;
-    for (int slot : call.in) in.push_back(slots[static_cast<size_t>(slot)]);
+    Tensors in, own, masks_in;
+    for (int slot : call.in) {
+      in.push_back(slots[static_cast<size_t>(slot)]);
+      masks_in.push_back(masks[static_cast<size_t>(slot)]);
+    }
     PathScope scope(recorder, call.layer->name);
     for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.layer->name + "#" + std::to_string(c)) >> 1);
-    slots[static_cast<size_t>(call.out)] =
-        call.layer->call({in, own, training, step_params, stream});
+    const LayerCall made{in, own, training, step_params, stream, masks_in};
+    const Tensor out = call.layer->call(made);
+    slots[static_cast<size_t>(call.out)] = out;
+    masks[static_cast<size_t>(call.out)] = call.layer->compute_mask(made);
+    if (notes && !call.layer->activity_regularizer.empty())
+      notes->losses.push_back(scale(penalty(call.layer->activity_regularizer, out),
+                                    1 / static_cast<double>(out.shape()[0])));
   }
   Tensors outputs;
-  for (int slot : outputs_) outputs.push_back(slots[static_cast<size_t>(slot)]);
+  for (int slot : outputs_) {
+    outputs.push_back(slots[static_cast<size_t>(slot)]);
+    if (notes) notes->masks.push_back(masks[static_cast<size_t>(slot)]);
+  }
   return outputs;
 }
 

@@ -16,6 +16,14 @@ struct NetworkWeight {
   Shape shape;
   std::string initializer;
   bool trainable;
+  std::string regularizer = "";
+  std::string constraint = "";
+};
+
+// What a call of a network says beside its outputs.
+struct NetworkNotes {
+  Tensors masks;   // as the outputs; undefined where there is none
+  Tensors losses;  // scalars that layers add to the loss: activity regularizers
 };
 
 class Network {
@@ -45,7 +53,7 @@ class Network {
   // `compute` is narrower than the variables, layers get cast matrices and filters; vectors
   // (biases, scales, statistics) stay as they are: ops add them before they round.
   Tensors call(const Tensors& inputs, const Tensors& weights, bool training,
-               const Tensor& step_params, Dtype compute) const;
+               const Tensor& step_params, Dtype compute, NetworkNotes* notes = nullptr) const;
 
  private:
   std::vector<Shape> inputs_;

@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 #include "op/recorder.h"
 
@@ -14,11 +14,12 @@ class LayerNormalizationLayer final : public Layer {
     if (!(options_.epsilon > 0 && options_.epsilon < 1))
       throw UserError("[LayerNormalization] epsilon: expected a number between 0 and 1, received " +
                       std::to_string(options_.epsilon));
-    check_initializer(options_.beta_initializer);
-    check_initializer(options_.gamma_initializer);
+    check_rules(gamma_rules(options_));
+    check_rules(beta_rules(options_));
     name = options_.name;
   }
   const char* kind() const override { return "LayerNormalization"; }
+  bool supports_masking() const override { return true; }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 1)
@@ -29,8 +30,8 @@ class LayerNormalizationLayer final : public Layer {
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " features as in its first call, received " + in[0].text());
     if (weights_.empty()) {
-      add_weight("gamma", features, options_.gamma_initializer);
-      add_weight("beta", features, options_.beta_initializer);
+      add_weight("gamma", features, gamma_rules(options_));
+      add_weight("beta", features, beta_rules(options_));
     }
     return in[0];
   }
@@ -56,13 +57,14 @@ class BatchNormalizationLayer final : public Layer {
                    "from 0 to 1");
     expect_between("epsilon", options_.epsilon, options_.epsilon > 0 && options_.epsilon < 1,
                    "between 0 and 1");
-    for (const auto* initializer :
-         {&options_.beta_initializer, &options_.gamma_initializer,
-          &options_.moving_mean_initializer, &options_.moving_variance_initializer})
-      check_initializer(*initializer);
+    check_rules(gamma_rules(options_));
+    check_rules(beta_rules(options_));
+    check_initializer(options_.moving_mean_initializer);
+    check_initializer(options_.moving_variance_initializer);
     name = options_.name;
   }
   const char* kind() const override { return "BatchNormalization"; }
+  bool supports_masking() const override { return true; }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 1)
@@ -77,8 +79,8 @@ class BatchNormalizationLayer final : public Layer {
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " channels as in its first call, received " + in[0].text());
     if (weights_.empty()) {
-      if (options_.scale) add_weight("gamma", channels, options_.gamma_initializer);
-      if (options_.center) add_weight("beta", channels, options_.beta_initializer);
+      if (options_.scale) add_weight("gamma", channels, gamma_rules(options_));
+      if (options_.center) add_weight("beta", channels, beta_rules(options_));
       add_weight("moving_mean", channels, options_.moving_mean_initializer, false);
       add_weight("moving_variance", channels, options_.moving_variance_initializer, false);
     }
@@ -87,6 +89,10 @@ class BatchNormalizationLayer final : public Layer {
 
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
+    if (call.training && call.mask(0).defined())
+      throw UserError(
+          "[BatchNormalization] expected an input without a mask while training, received one; "
+          "moments of masked batches are not built: use LayerNormalization");
     size_t next = 0;
     auto parameter = [&](bool exists, double otherwise) {
       return exists ? call.weights[next++] : fill(Shape{x.shape().back()}, otherwise, x.dtype());

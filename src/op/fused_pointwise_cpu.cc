@@ -223,6 +223,8 @@ void run_tile_plain_one(const TileInstruction& made, const T* a, T* y, Dim count
       return unary.template operator()<Unary::abs>();
     case TileOp::sign:
       return unary.template operator()<Unary::sign>();
+    case TileOp::softplus:
+      return unary.template operator()<Unary::softplus>();
     case TileOp::scale:
       return each(a, y, count, [=](T p) { return p * x + offset; });
     case TileOp::relu:

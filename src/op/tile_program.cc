@@ -34,6 +34,7 @@ constexpr TileOpInfo kInfos[] = {
     {"sigmoid", 1, 20},
     {"abs", 1, 1},
     {"sign", 1, 1},
+    {"softplus", 1, 20},
     {"scale", 1, 2, {"factor", "offset"}},
     {"relu", 1, 1},
     {"relu_gradient", 2, 1},

@@ -152,9 +152,14 @@ void update_early(Graph& graph) {
     Node& node = graph.nodes[n];
     const Op* op = find_op(node.op);
     if (!op || !op->effects.writes_state) continue;
-    // An update whose result is read again within the step stays where it is.
+    // An update whose result is read again within the step stays where it is, but for further
+    // updates of it.
     bool read_again = false;
-    for (ValueId out : node.out) read_again = read_again || !readers[index(out)].empty();
+    for (ValueId out : node.out)
+      for (NodeId reader : readers[index(out)]) {
+        const Op* next = find_op(graph.nodes[index(reader)].op);
+        read_again = read_again || !next || !next->effects.writes_state;
+      }
     if (read_again) continue;
     NodeId ready = -1;
     for (ValueId in : node.in) ready = std::max(ready, graph.values[index(in)].producer);

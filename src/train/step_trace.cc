@@ -1,6 +1,8 @@
 #include "train/step_trace.h"
 
 #include "base/error.h"
+#include "model/constraint.h"
+#include "model/regularizer.h"
 #include "op/functions.h"
 #include "op/recorder.h"
 #include "op/step_params.h"
@@ -46,6 +48,7 @@ void check_sample(const Network& network, const Compiled& compiled, const Signat
 struct Trained {
   Tensor weight;
   Tensors slots;
+  std::string constraint;
 };
 
 }  // namespace
@@ -82,7 +85,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     for (size_t w = 0; w < weights.size(); ++w) {
       if (!network.weights()[w].trainable) continue;
       const auto end = next + static_cast<std::ptrdiff_t>(compiled.optimizer->slots().size());
-      trained.push_back({weights[w], Tensors(next, end)});
+      trained.push_back({weights[w], Tensors(next, end), network.weights()[w].constraint});
       next = end;
     }
 
@@ -103,7 +106,9 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     if (sample.x_scale != 1 && !scale_first) x = scale(x, sample.x_scale);
     if (y.defined() && is_floating(y.dtype())) y = cast(y, variable);
   }
-  const Tensor output = network.call({x}, weights, training, params, compiled.dtype.compute)[0];
+  NetworkNotes notes;
+  const Tensor output =
+      network.call({x}, weights, training, params, compiled.dtype.compute, &notes)[0];
   if (signature.kind == StepKind::predict) {
     recorder.keep(cast(output, compiled.dtype.variable), "output");
     return recorder.take();
@@ -114,6 +119,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     PathScope path(&recorder, "loss");
     const LossResult result = compute_loss(compiled.loss, y, output);
     loss = scale(reduce_sum(result.per_sample), 1.0 / static_cast<double>(signature.batch));
+    loss = add_penalties(loss, network, weights, notes.losses);
     recorder.keep(loss, "loss");
     for (const std::string& metric : compiled.metrics)
       recorder.keep(reduce_sum(compute_metric(metric, y, result.scores)), metric);
@@ -129,6 +135,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
       if (!all[i].defined()) continue;
       PathScope path(&recorder, std::string(compiled.optimizer->name()));
       compiled.optimizer->update(trained[i].weight, trained[i].slots, all[i], params);
+      apply_constraint(trained[i].constraint, trained[i].weight);
     }
   }
   Graph graph = recorder.take();
