@@ -34,7 +34,8 @@ Tensor along_axis(const Tensor& x, double wanted, const char* name, const F& f) 
   const int axis = static_cast<int>(wanted < 0 ? wanted + rank : wanted);
   if (axis < 1 || axis >= rank)
     throw UserError("[" + std::string(name) + "] axis: expected one behind the batch, below " +
-                    std::to_string(rank) + ", received " + std::to_string(static_cast<int>(wanted)));
+                    std::to_string(rank) + ", received " +
+                    std::to_string(static_cast<int>(wanted)));
   if (axis == rank - 1) return f(x);
   std::vector<int64_t> swapped;
   for (int i = 0; i < rank; ++i) swapped.push_back(i == axis ? rank - 1 : i == rank - 1 ? axis : i);

@@ -1,5 +1,5 @@
-// Activations at extremes: finite answers stay finite, slopes at 0 are those of the formula, and NaN
-// is never swallowed.
+// Activations at extremes: finite answers stay finite, slopes at 0 are those of the formula, and
+// NaN is never swallowed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,11 +17,11 @@ namespace pl {
 namespace {
 
 constexpr const char* kNames[] = {
-    "linear",      "relu",        "relu6",          "leaky_relu", "elu",       "celu",
-    "selu",        "silu",        "softmax",        "log_softmax", "sparsemax", "sigmoid",
-    "log_sigmoid", "hard_sigmoid", "sparse_sigmoid", "hard_silu",  "tanh",      "hard_tanh",
-    "tanh_shrink", "soft_shrink", "hard_shrink",    "threshold",  "softplus",  "sparse_plus",
-    "squareplus",  "softsign",    "mish",           "gelu",       "gelu_tanh", "glu"};
+    "linear",      "relu",         "relu6",          "leaky_relu",  "elu",       "celu",
+    "selu",        "silu",         "softmax",        "log_softmax", "sparsemax", "sigmoid",
+    "log_sigmoid", "hard_sigmoid", "sparse_sigmoid", "hard_silu",   "tanh",      "hard_tanh",
+    "tanh_shrink", "soft_shrink",  "hard_shrink",    "threshold",   "softplus",  "sparse_plus",
+    "squareplus",  "softsign",     "mish",           "gelu",        "gelu_tanh", "glu"};
 
 // y and dy/dx of sum(y), through passes and plan.
 struct Slopes {
@@ -69,8 +69,8 @@ TEST(Activations, HandNaNOn) {
 
 TEST(Activations, SlopesAtZero) {
   const std::pair<const char*, float> wanted[] = {
-      {"softplus", 0.5f}, {"log_sigmoid", 0.5f}, {"elu", 1},       {"celu", 1},
-      {"silu", 0.5f},     {"mish", 0.6f},        {"softsign", 1},  {"squareplus", 0.5f},
+      {"softplus", 0.5f}, {"log_sigmoid", 0.5f}, {"elu", 1},         {"celu", 1},
+      {"silu", 0.5f},     {"mish", 0.6f},        {"softsign", 1},    {"squareplus", 0.5f},
       {"tanh_shrink", 0}, {"selu", 1.7580993f},  {"sigmoid", 0.25f}, {"sparse_plus", 0.5f}};
   for (const auto& [name, slope] : wanted)
     EXPECT_NEAR(slopes_of(name, {0, 0}).dx[0], slope, 1e-6f) << name;
@@ -98,8 +98,9 @@ TEST(Activations, RefuseInWords) {
   EXPECT_EQ(words_of([] { check_constraint("min_max_norm:min_value=2"); }),
             "[model] constraint: expected 0 <= min_value <= max_value and a rate from 0 to 1, "
             "received 'min_max_norm:min_value=2'");
-  EXPECT_NE(words_of([] { check_regularizer("l3"); }).find("[model] regularizer: expected one of l1"),
-            std::string::npos);
+  EXPECT_NE(
+      words_of([] { check_regularizer("l3"); }).find("[model] regularizer: expected one of l1"),
+      std::string::npos);
 }
 
 }  // namespace

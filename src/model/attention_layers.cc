@@ -1,4 +1,5 @@
-// MultiHeadAttention and GroupedQueryAttention with Keras's weights, and PackedAttention without any.
+// MultiHeadAttention and GroupedQueryAttention with Keras's weights, and PackedAttention without
+// any.
 #include <cmath>
 
 #include "base/error.h"
@@ -28,7 +29,8 @@ class AttentionLayer final : public Layer {
                       std::to_string(form_.heads) + ", " + std::to_string(form_.key_dim) + " and " +
                       std::to_string(form_.value_dim));
     if (form_.heads % form_.kv_heads != 0)
-      throw UserError(kind + "expected num_query_heads divisible by num_key_value_heads, received " +
+      throw UserError(kind +
+                      "expected num_query_heads divisible by num_key_value_heads, received " +
                       std::to_string(form_.heads) + " and " + std::to_string(form_.kv_heads));
     if (!(options_.dropout >= 0 && options_.dropout < 1))
       throw UserError(kind + "dropout: expected 0 <= dropout < 1, received " +
@@ -85,10 +87,9 @@ class AttentionLayer final : public Layer {
     const Tensor allowed = allowed_by(call);
     const bool plain = !(call.training && options_.dropout > 0) && !allowed.defined() &&
                        form_.value_dim == form_.key_dim;
-    const Tensor mixed =
-        plain ? attend(q, k, v)
-              : attend_step_by_step(call, q, repeated(k, form_.key_dim),
-                                    repeated(v, form_.value_dim), allowed);
+    const Tensor mixed = plain ? attend(q, k, v)
+                               : attend_step_by_step(call, q, repeated(k, form_.key_dim),
+                                                     repeated(v, form_.value_dim), allowed);
     return project(call, 3, mixed, query.shape()[2]);
   }
 
@@ -127,9 +128,9 @@ class AttentionLayer final : public Layer {
   Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v) const {
     const Dim each = form_.heads / form_.kv_heads, groups = form_.kv_heads, size = form_.key_dim;
     if (each == 1 || options_.use_causal_mask)
-      return attention(q, repeated(k, size), repeated(v, size),
-                       {.heads = static_cast<int>(form_.heads),
-                        .causal = options_.use_causal_mask});
+      return attention(
+          q, repeated(k, size), repeated(v, size),
+          {.heads = static_cast<int>(form_.heads), .causal = options_.use_causal_mask});
     const Dim batch = q.shape()[0], queries = q.shape()[1];
     const Tensor many =  // (B, T, G, each, d) to (B, T, each, G, d)
         transpose(reshape(q, {batch, queries, groups, each, size}), {0, 1, 3, 2, 4});
@@ -169,8 +170,7 @@ class AttentionLayer final : public Layer {
     Tensor scores =
         scale(batch_matmul(by_head(q), by_head(k), {.transpose_b = true}), factor);  // (B, H, T, S)
     // Keras puts -1e9 where a key is not seen, and takes the weight away behind the softmax.
-    if (allowed.defined())
-      scores = add(multiply(scores, allowed), scale(allowed, 1e9, -1e9));
+    if (allowed.defined()) scores = add(multiply(scores, allowed), scale(allowed, 1e9, -1e9));
     if (options_.use_causal_mask) scores = causal_mask(scores);
     Tensor weights = softmax(scores);
     if (allowed.defined()) weights = multiply(weights, allowed);
@@ -217,8 +217,7 @@ class PackedAttentionLayer final : public Layer {
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim, MultiHeadAttentionOptions options) {
   const int64_t value_dim = options.value_dim == 0 ? key_dim : options.value_dim;
   return LayerRef(std::make_shared<AttentionLayer>(
-      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim},
-      std::move(options)));
+      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim}, std::move(options)));
 }
 LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                int64_t num_key_value_heads, GroupedQueryAttentionOptions options) {
@@ -234,8 +233,7 @@ LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                  .bias_constraint = options.bias_constraint,
                                  .name = options.name};
   return LayerRef(std::make_shared<AttentionLayer>(
-      Heads{"GroupedQueryAttention", num_query_heads, num_key_value_heads, head_dim,
-                    head_dim},
+      Heads{"GroupedQueryAttention", num_query_heads, num_key_value_heads, head_dim, head_dim},
       std::move(same)));
 }
 LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options) {

@@ -52,11 +52,13 @@ class Conv3DLayer final : public Layer {
     const Meta x{Dtype::float32, Shape{1, in[0][1], in[0][2], channels}},
         w{Dtype::float32, Shape{kernel_[1], kernel_[2], channels / options_.groups, filters_}};
     const auto &strides = options_.strides.value, &dilations = options_.dilation_rate.value;
-    const Shape image = kConv2d.infer(
-        {x, w}, {{"strides", std::vector<int64_t>{strides[1], strides[2]}},
-                 {"padding", options_.padding},
-                 {"dilations", std::vector<int64_t>{dilations[1], dilations[2]}},
-                 {"groups", options_.groups}})[0].shape;
+    const Shape image =
+        kConv2d
+            .infer({x, w}, {{"strides", std::vector<int64_t>{strides[1], strides[2]}},
+                            {"padding", options_.padding},
+                            {"dilations", std::vector<int64_t>{dilations[1], dilations[2]}},
+                            {"groups", options_.groups}})[0]
+            .shape;
     if (weights_.empty()) {
       add_weight("kernel", kernel, kernel_rules(options_));
       if (options_.use_bias) add_weight("bias", Shape{filters_}, bias_rules(options_));
@@ -97,7 +99,9 @@ class Conv3DLayer final : public Layer {
   Depth depth_of(Dim in) const {
     const Dim stride = options_.strides.value[0];
     const bool same = options_.padding == "same";
-    const Dim out = same ? (in + stride - 1) / stride : in < span() ? 0 : (in - span()) / stride + 1;
+    const Dim out = same          ? (in + stride - 1) / stride
+                    : in < span() ? 0
+                                  : (in - span()) / stride + 1;
     const Dim before = same ? std::max<Dim>(0, (out - 1) * stride + span() - in) / 2 : 0;
     const Dim needed = span() - 1 + out * stride;
     return {out, before, std::max<Dim>(0, needed - in - before)};

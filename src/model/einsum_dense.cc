@@ -101,8 +101,8 @@ class EinsumDenseLayer final : public Layer {
         refuse("letters of the input among those of kernel or output");
     for (char letter : options_.bias_axes)
       if (!in(letters_.output, letter)) refuse("bias_axes among the letters of the output");
-    if (ellipsis_ != 'l' && (letters_.input[0] != letters_.output[0] ||
-                             in(letters_.kernel, letters_.input[0])))
+    if (ellipsis_ != 'l' &&
+        (letters_.input[0] != letters_.output[0] || in(letters_.kernel, letters_.input[0])))
       refuse("the batch as first letter of input and output");
   }
 
@@ -127,8 +127,8 @@ class EinsumDenseLayer final : public Layer {
     std::string own = letters_.output;
     if (ellipsis_ != 'l') own.erase(0, 1);
     if (output_.size() != own.size())
-      throw UserError("expected an output_shape of " + std::to_string(own.size()) +
-                      " sizes for '" + text_ + "', received " + std::to_string(output_.size()));
+      throw UserError("expected an output_shape of " + std::to_string(own.size()) + " sizes for '" +
+                      text_ + "', received " + std::to_string(output_.size()));
     const size_t at = own.find(letter);
     return at == std::string::npos || !in(e.output, letter) ? 0 : output_[at];
   }
@@ -207,11 +207,10 @@ class EinsumDenseLayer final : public Layer {
     const Tensor a = ordered(x, e.input, batch + shared + others + summed);
     const Tensor b = ordered(w, e.kernel, shared + summed + made);
     const Dim rows = x.shape()[0];
-    const Tensor y =
-        shared.empty()
-            ? matmul(reshape(a, {rows, sizes[1], sizes[2]}), reshape(b, {sizes[2], sizes[3]}))
-            : batch_matmul(reshape(a, {rows, sizes[0], sizes[1], sizes[2]}),
-                           reshape(b, {sizes[0], sizes[2], sizes[3]}));
+    const Tensor y = shared.empty() ? matmul(reshape(a, {rows, sizes[1], sizes[2]}),
+                                             reshape(b, {sizes[2], sizes[3]}))
+                                    : batch_matmul(reshape(a, {rows, sizes[0], sizes[1], sizes[2]}),
+                                                   reshape(b, {sizes[0], sizes[2], sizes[3]}));
     return ordered(reshape(y, dims), batch + shared + others + made, e.output);
   }
 

@@ -31,8 +31,7 @@ class EmbeddingLayer final : public Layer {
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1)
       throw UserError("expected one input of tokens, received " + std::to_string(in.size()));
-    if (weights_.empty())
-      add_weight("embeddings", Shape{input_dim_, output_dim_}, rules());
+    if (weights_.empty()) add_weight("embeddings", Shape{input_dim_, output_dim_}, rules());
     std::vector<Dim> dims = in[0].dims();
     dims.push_back(output_dim_);
     return Shape(std::move(dims));

@@ -14,7 +14,16 @@
 namespace pl {
 namespace {
 
-enum class Kind : uint8_t { constant, uniform, normal, truncated, orthogonal, identity, values };
+enum class Kind : uint8_t {
+  constant,
+  uniform,
+  normal,
+  truncated,
+  orthogonal,
+  identity,
+  unit_forget,
+  values
+};
 
 // What is drawn: a constant; uniform between two numbers; or normal with mean and deviation.
 struct Draw {
@@ -40,6 +49,7 @@ constexpr SpecEntry kEntries[] = {
     {"truncated_normal", "stddev mean"},
     {"orthogonal", "gain"},
     {"identity", "gain"},
+    {"unit_forget"},
 };
 constexpr const char* kValues = "values:";
 
@@ -94,6 +104,7 @@ Draw draw_of(const Spec& spec, const Shape& shape) {
   if (spec.name == "ones") return {Kind::constant, 1, 0};
   if (spec.name == "constant") return {Kind::constant, spec.number("value", 0), 0};
   if (spec.name == "orthogonal") return {Kind::orthogonal, spec.number("gain", 1), 0};
+  if (spec.name == "unit_forget") return {Kind::unit_forget, 0, 0};
   if (spec.name == "identity") return {Kind::identity, spec.number("gain", 1), 0};
   if (spec.name.ends_with("uniform")) {
     const double width = spec.number("width", 0.05);
@@ -143,8 +154,8 @@ double unit(uint32_t word) { return (static_cast<double>(word) + 0.5) * 0x1p-32;
 double normal(PhiloxKey key, int64_t i, bool truncated) {
   for (uint64_t draw = 0;; ++draw) {
     const PhiloxWords words = philox_block(key, draw, static_cast<uint64_t>(i));
-    const double value = std::sqrt(-2 * std::log(unit(words[0]))) *
-                         std::cos(2 * std::numbers::pi * unit(words[1]));
+    const double value =
+        std::sqrt(-2 * std::log(unit(words[0]))) * std::cos(2 * std::numbers::pi * unit(words[1]));
     if (!truncated || std::fabs(value) <= 2) return value;
   }
 }
@@ -196,13 +207,15 @@ void fill(const Draw& draw, const Meta& meta, PhiloxKey key, T* data) {
       case Kind::uniform: {
         const PhiloxWords words = philox_block(key, 0, static_cast<uint64_t>(i) / 4);
         const double middle = (draw.a + draw.b) / 2, half = (draw.b - draw.a) / 2;
-        data[i] =
-            static_cast<T>((2 * unit(words[static_cast<size_t>(i % 4)]) - 1) * half + middle);
+        data[i] = static_cast<T>((2 * unit(words[static_cast<size_t>(i % 4)]) - 1) * half + middle);
         break;
       }
       case Kind::normal:
       case Kind::truncated:
         data[i] = static_cast<T>(normal(key, i, draw.kind == Kind::truncated) * draw.b + draw.a);
+        break;
+      case Kind::unit_forget:  // the second of four gates
+        data[i] = static_cast<T>(i * 4 / count == 1 ? 1 : 0);
         break;
       case Kind::identity:
         data[i] = static_cast<T>(i / meta.shape[1] == i % meta.shape[1] ? draw.a : 0);
@@ -288,6 +301,7 @@ std::string HeNormal() { return "he_normal"; }
 std::string LecunUniform() { return "lecun_uniform"; }
 std::string LecunNormal() { return "lecun_normal"; }
 std::string Orthogonal(double gain) { return make_spec("orthogonal", {{"gain", gain}}); }
+std::string UnitForget() { return "unit_forget"; }
 std::string Identity(double gain) { return make_spec("identity", {{"gain", gain}}); }
 std::string Values(const std::vector<double>& values) {
   std::string text = kValues;

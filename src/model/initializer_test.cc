@@ -70,10 +70,9 @@ TEST(Initializer, DrawsFromTheDistributionsThatKerasDefines) {
   expect_distribution("he_normal", filters, truncated(0, std::sqrt(2 / 300.0) / t));
   expect_distribution("lecun_uniform", matrix, uniform(-limit(1 / 150.0), limit(1 / 150.0)));
   expect_distribution("lecun_normal", matrix, truncated(0, std::sqrt(1 / 150.0) / t));
-  expect_distribution(
-      initializers::VarianceScaling(
-          {.scale = 3, .mode = "fan_out", .distribution = "untruncated_normal"}),
-      matrix, normal(0, std::sqrt(3 / 250.0)));
+  expect_distribution(initializers::VarianceScaling(
+                          {.scale = 3, .mode = "fan_out", .distribution = "untruncated_normal"}),
+                      matrix, normal(0, std::sqrt(3 / 250.0)));
   expect_distribution(with_fans("glorot_uniform", 40, 60), Shape{40, 10, 60},
                       uniform(-limit(1 / 50.0), limit(1 / 50.0)));
 }
@@ -130,11 +129,13 @@ std::string words_of(const std::function<void()>& call) {
 }
 
 TEST(Initializer, RefusesInWords) {
-  EXPECT_NE(words_of([] { check_initializer("glorot"); })
-                .find("[model] initializer: expected one of zeros, ones, constant:value=..., "),
+  EXPECT_NE(words_of([] {
+              check_initializer("glorot");
+            }).find("[model] initializer: expected one of zeros, ones, constant:value=..., "),
             std::string::npos);
-  EXPECT_NE(words_of([] { check_initializer("random_normal:deviation=1"); })
-                .find("received 'random_normal:deviation=1'"),
+  EXPECT_NE(words_of([] {
+              check_initializer("random_normal:deviation=1");
+            }).find("received 'random_normal:deviation=1'"),
             std::string::npos);
   EXPECT_EQ(words_of([] { check_initializer("variance_scaling:mode=fan"); }),
             "[model] initializer: expected mode fan_in, fan_out or fan_avg, received "
@@ -142,7 +143,9 @@ TEST(Initializer, RefusesInWords) {
   EXPECT_EQ(words_of([] { values_of("orthogonal", {5}); }),
             "[model] layer/kernel: expected at least two dimensions for its initializer, received "
             "(5)");
-  EXPECT_EQ(words_of([] { values_of(initializers::Values({1, 2}), {3}); }),
+  EXPECT_EQ(words_of([] {
+              values_of(initializers::Values({1, 2}), {3});
+            }),
             "[model] layer/kernel: expected 3 initial values, received 2");
 }
 

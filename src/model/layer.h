@@ -65,7 +65,7 @@ class Layer {
     return supports_masking() ? call.mask(0) : Tensor();
   }
 
-  std::string name;  // given by the user, or by the network ("dense_1")
+  std::string name;                  // given by the user, or by the network ("dense_1")
   std::string activity_regularizer;  // of the output, divided by the batch; added to the loss
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights

@@ -57,7 +57,8 @@ TEST(Masks, AreHandedOnOrDropped) {
        {Dense(4), Activation("tanh"), Dropout(0.5), LayerNormalization(), Identity(),
         GroupNormalization({.groups = 1}), Rescaling(2), PReLU()})
     EXPECT_EQ(mask_of({x}, layer(m), {values}), mask) << layer->kind();
-  for (const LayerRef& layer : {Flatten(), GlobalAveragePooling1D(), Conv1D(2, 1), RMSNormalization()})
+  for (const LayerRef& layer :
+       {Flatten(), GlobalAveragePooling1D(), Conv1D(2, 1), RMSNormalization()})
     EXPECT_EQ(mask_of({x}, layer(m), {values}), std::vector<int>()) << layer->kind();
 }
 
@@ -69,8 +70,7 @@ TEST(Masks, OfMergesAreKeras) {
   EXPECT_EQ(mask_of({a, b}, Add()({ma, mb}), values), (std::vector<int>{1, 0, 1}));
   EXPECT_EQ(mask_of({a, b}, Multiply()({ma, b}), values), std::vector<int>());
   EXPECT_EQ(mask_of({a, b}, Concatenate()({ma, mb}), values), (std::vector<int>{1, 0, 1}));
-  EXPECT_EQ(mask_of({a, b}, Concatenate(1)({ma, b}), values),
-            (std::vector<int>{1, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(mask_of({a, b}, Concatenate(1)({ma, b}), values), (std::vector<int>{1, 0, 0, 1, 1, 1}));
 }
 
 std::string words_of(const std::function<void()>& call) {
@@ -90,11 +90,17 @@ TEST(Misuse, NamesTheLayerAndWhatItWanted) {
   EXPECT_EQ(words_of([&] { Conv3D(4, 3, {.name = "model/stage2/conv1"})(image); }),
             "[build] model/stage2/conv1: expected samples (depth, height, width, channels), "
             "received (6, 6, 3)");
-  EXPECT_EQ(words_of([&] { Dot(1, {.name = "match"})({sequence, Input({5})}); }),
+  EXPECT_EQ(words_of([&] {
+              Dot(1, {.name = "match"})({sequence, Input({5})});
+            }),
             "[build] match: expected equal sizes along the axes, received (6, 3) and (5)");
-  EXPECT_EQ(words_of([&] { Subtract("s")({sequence, sequence, sequence}); }),
+  EXPECT_EQ(words_of([&] {
+              Subtract("s")({sequence, sequence, sequence});
+            }),
             "[build] s: expected a list of two inputs, received 3");
-  EXPECT_EQ(words_of([&] { Permute({1, 3}); }),
+  EXPECT_EQ(words_of([&] {
+              Permute({1, 3});
+            }),
             "[Permute] dims: expected each of 1 to 2 once, received (1, 3)");
   EXPECT_EQ(words_of([&] { GroupNormalization({.groups = 2, .name = "g"})(sequence); }),
             "[build] g: expected channels divisible by 2 groups, received (6, 3)");
@@ -107,7 +113,9 @@ TEST(Misuse, NamesTheLayerAndWhatItWanted) {
   EXPECT_EQ(words_of([&] { RandomFlip("sideways"); }),
             "[RandomFlip] mode: expected 'horizontal', 'vertical' or 'horizontal_and_vertical', "
             "received 'sideways'");
-  EXPECT_EQ(words_of([&] { adapt(Dense(3), fill({2, 3}, 1)); }),
+  EXPECT_EQ(words_of([&] {
+              adapt(Dense(3), fill({2, 3}, 1));
+            }),
             "[adapt] expected a Normalization, received a Dense");
 }
 
@@ -123,9 +131,10 @@ TEST(Lambda, RunsAnyFunctionThatKeepsTheBatch) {
   const Symbolic x = Input({4});
   const LayerRef twice = Lambda([](const Tensors& in) { return scale(in[0], 2); }, "twice");
   EXPECT_EQ(twice(x).shape(), Shape{4});
-  EXPECT_EQ(words_of([&] { Lambda([](const Tensors& in) { return reduce_sum(in[0]); }, "sum")(x); }),
-            "[build] sum: expected a function that keeps the batch as dimension 0, received () for "
-            "a batch of 7");
+  EXPECT_EQ(
+      words_of([&] { Lambda([](const Tensors& in) { return reduce_sum(in[0]); }, "sum")(x); }),
+      "[build] sum: expected a function that keeps the batch as dimension 0, received () for "
+      "a batch of 7");
 }
 
 }  // namespace

@@ -100,9 +100,8 @@ class ConcatenateLayer final : public Layer {
     for (size_t i = 0; i < call.in.size(); ++i) {
       const Shape& shape = call.in[i].shape();
       const Shape positions{shape[0], shape[1]};
-      parts.push_back(call.mask(i).defined()
-                          ? cast(call.mask(i), Dtype::float32)
-                          : fill(positions, 1, Dtype::float32, true));
+      parts.push_back(call.mask(i).defined() ? cast(call.mask(i), Dtype::float32)
+                                             : fill(positions, 1, Dtype::float32, true));
     }
     return cast(concatenate(parts, axis), Dtype::boolean);
   }

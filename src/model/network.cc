@@ -12,7 +12,6 @@
 #include "op/scale.h"
 
 namespace pl {
-namespace {
 
 // Keras's rule: MaxPooling2D -> max_pooling2d, Conv2D -> conv2d, BatchNormalization ->
 // batch_normalization.
@@ -26,8 +25,6 @@ std::string snake_case(const std::string& kind) {
   }
   return out;
 }
-
-}  // namespace
 
 void name_layers(const std::vector<std::shared_ptr<Layer>>& layers) {
   std::map<std::string, const Layer*> owner;
@@ -86,9 +83,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
     for (const Weight& weight : layer->weights()) {
       at->second.push_back(weight.owner ? -1 : static_cast<int>(weights_.size()));
       if (!weight.owner)
-        weights_.push_back(
-            {layer->name + "/" + weight.name, weight.shape, weight.initializer, weight.trainable,
-             weight.regularizer, weight.constraint});
+        weights_.push_back({layer->name + "/" + weight.name, weight.shape, weight.initializer,
+                            weight.trainable, weight.regularizer, weight.constraint});
     }
   }
   for (const auto& [symbol, out] : order) {

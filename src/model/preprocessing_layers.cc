@@ -23,9 +23,7 @@ class RescalingLayer final : public Layer {
       throw UserError("expected one input, received " + std::to_string(in.size()));
     return in[0];
   }
-  Tensor call(const LayerCall& call) const override {
-    return scale(call.in[0], factor_, offset_);
-  }
+  Tensor call(const LayerCall& call) const override { return scale(call.in[0], factor_, offset_); }
 
  private:
   double factor_, offset_;
@@ -68,8 +66,8 @@ class NormalizationLayer final : public Layer {
     const Tensor mean = reshape(call.weights[0], dims);
     const Tensor deviation =
         maximum(sqrt(reshape(call.weights[1], dims)), fill({}, 1e-7, x.dtype()));
-    const Tensor y = options_.invert ? add(multiply(x, deviation), mean)
-                                     : divide(subtract(x, mean), deviation);
+    const Tensor y =
+        options_.invert ? add(multiply(x, deviation), mean) : divide(subtract(x, mean), deviation);
     return cast(y, call.in[0].dtype());
   }
 
@@ -94,8 +92,7 @@ class NormalizationLayer final : public Layer {
     for (int axis : axes_of(sample.rank() + 1)) dims.push_back(sample[axis - 1]);
     return Shape(std::move(dims));
   }
-  static std::string values(std::vector<double> given, const Shape& places,
-                            const char* otherwise) {
+  static std::string values(std::vector<double> given, const Shape& places, const char* otherwise) {
     if (given.empty()) return otherwise;
     if (given.size() == 1) given.assign(static_cast<size_t>(places.elements()), given[0]);
     if (static_cast<int64_t>(given.size()) != places.elements())

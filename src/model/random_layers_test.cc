@@ -73,7 +73,8 @@ TEST(RandomLayers, AreOffWhenNotTraining) {
     const Tensor x = counted(sample.with_front(3));
     EXPECT_TRUE(same_bits(x, called(layer, x, false).data()));
   }
-  // The largest window in the middle of the wanted shape, resized: here 4 of 4 rows, 3 of 5 columns.
+  // The largest window in the middle of the wanted shape, resized: here 4 of 4 rows, 3 of 5
+  // columns.
   const Tensor x = counted({1, 4, 5, 1}), y = called(RandomCrop(4, 3), x, false);
   EXPECT_EQ(y.shape(), (Shape{1, 4, 3, 1}));
   EXPECT_EQ(y.data_as<float>()[0], x.data_as<float>()[1]);
@@ -101,8 +102,8 @@ TEST(RandomLayers, CropEveryImageOfABatchAtOnePlace) {
         bool equal = true;
         for (int64_t i = 0; i < 5 * 12; ++i) {
           const int64_t b = i / 12, row = i / 4 % 3, col = i % 4;
-          equal = equal && y.data_as<float>()[i] ==
-                               x.data_as<float>()[(b * 6 + top + row) * 7 + left + col];
+          equal = equal &&
+                  y.data_as<float>()[i] == x.data_as<float>()[(b * 6 + top + row) * 7 + left + col];
         }
         if (equal) found = top * 4 + left;
       }
@@ -166,8 +167,7 @@ TEST(RandomLayers, SpatialDropoutDropsWholeChannels) {
       const float first = y.data_as<float>()[b * 300 + c];
       EXPECT_TRUE(first == 0 || std::fabs(first - 1 / 0.75f) < 1e-6f);
       dropped += first == 0;
-      for (int64_t p = 1; p < 6; ++p)
-        EXPECT_EQ(y.data_as<float>()[b * 300 + p * 50 + c], first);
+      for (int64_t p = 1; p < 6; ++p) EXPECT_EQ(y.data_as<float>()[b * 300 + p * 50 + c], first);
     }
   EXPECT_NEAR(dropped, 500, 80);
 }

@@ -65,8 +65,8 @@ Shape RecurrentLayer::build(const std::vector<Shape>& in) {
                     " states, received " + std::to_string(in.size()) + " inputs");
   for (size_t i = 1; i < in.size(); ++i)
     if (in[i] != Shape{config_.units})
-      throw UserError("expected states of " + std::to_string(config_.units) +
-                      " units, received " + in[i].text());
+      throw UserError("expected states of " + std::to_string(config_.units) + " units, received " +
+                      in[i].text());
   const Dim features = in[0][1], width = config_.gates * config_.units;
   if (!weights_.empty() && weights_[0].shape[0] != features)
     throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
@@ -76,7 +76,8 @@ Shape RecurrentLayer::build(const std::vector<Shape>& in) {
     add_weight(cell + "kernel", Shape{features, width}, config_.kernel);
     add_weight(cell + "recurrent_kernel", Shape{config_.units, width}, config_.recurrent);
     const bool two = config_.gates == 3 && config_.reset_after;
-    if (config_.use_bias) add_weight(cell + "bias", two ? Shape{2, width} : Shape{width}, config_.bias);
+    if (config_.use_bias)
+      add_weight(cell + "bias", two ? Shape{2, width} : Shape{width}, config_.bias);
   }
   return config_.return_sequences ? Shape{in[0][0], config_.units} : Shape{config_.units};
 }

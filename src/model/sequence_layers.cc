@@ -72,8 +72,7 @@ class Conv1DLayer final : public Layer {
                 {"groups", options_.groups}};
     if (form.padding == "explicit")
       attrs.set("pads", std::vector<int64_t>(form.pads.begin(), form.pads.end()));
-    const Shape out =
-        shape_behind(kConv2d, in[0], {{Dtype::float32, kernel.with_front(1)}}, attrs);
+    const Shape out = shape_behind(kConv2d, in[0], {{Dtype::float32, kernel.with_front(1)}}, attrs);
     if (weights_.empty()) {
       add_weight("kernel", kernel, kernel_rules(options_));
       if (options_.use_bias) add_weight("bias", Shape{filters_}, bias_rules(options_));
@@ -149,13 +148,12 @@ class GlobalPoolingLayer final : public Layer {
   const char* kind() const override { return kind_; }
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() != axes_ + 1)
-      throw UserError("expected samples " +
-                      std::string(axes_ == 1 ? "(positions, channels)"
-                                             : "(depth, height, width, channels)") +
-                      ", received " + (in.empty() ? "nothing" : in[0].text()));
+      throw UserError(
+          "expected samples " +
+          std::string(axes_ == 1 ? "(positions, channels)" : "(depth, height, width, channels)") +
+          ", received " + (in.empty() ? "nothing" : in[0].text()));
     for (int d = 0; d < axes_; ++d)
-      if (in[0][d] < 1)
-        throw UserError("expected at least one position, received " + in[0].text());
+      if (in[0][d] < 1) throw UserError("expected at least one position, received " + in[0].text());
     std::vector<Dim> out(keepdims_ ? static_cast<size_t>(axes_) : 0, 1);
     out.push_back(in[0].back());
     return Shape(std::move(out));

@@ -138,11 +138,9 @@ class LambdaLayer final : public Layer {
     RecorderScope scope(recorder);
     Tensors symbols;
     for (const Shape& shape : in)
-      symbols.push_back(
-          recorder.input("in", {Dtype::float32, shape.with_front(kBatch)}, true));
+      symbols.push_back(recorder.input("in", {Dtype::float32, shape.with_front(kBatch)}, true));
     const Tensor out = function_(symbols);
-    if (!out.defined() || !carries_rows(out) || out.shape().rank() < 1 ||
-        out.shape()[0] != kBatch)
+    if (!out.defined() || !carries_rows(out) || out.shape().rank() < 1 || out.shape()[0] != kBatch)
       throw UserError("expected a function that keeps the batch as dimension 0, received " +
                       (out.defined() ? out.shape().text() : "nothing") + " for a batch of 7");
     return out.shape().without_front();

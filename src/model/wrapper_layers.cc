@@ -1,6 +1,7 @@
 // Bidirectional and TimeDistributed: layers around a layer. Its weights are theirs, under its name.
 #include "base/error.h"
 #include "model/layers.h"
+#include "model/network.h"
 #include "model/recurrent_layer.h"
 #include "op/functions.h"
 
@@ -9,8 +10,7 @@ namespace {
 
 // What a call of the wrapped layer gets: `weights` are its part of the wrapper's.
 LayerCall inner_call(const LayerCall& call, std::span<const Tensor> in,
-                     std::span<const Tensor> weights, int64_t part,
-                     std::span<const Tensor> masks) {
+                     std::span<const Tensor> weights, int64_t part, std::span<const Tensor> masks) {
   LayerCall inner = call;
   inner.in = in;
   inner.weights = weights;
@@ -38,9 +38,7 @@ class BidirectionalLayer final : public Layer {
   const char* kind() const override { return "Bidirectional"; }
   std::string config() const override { return forward_->config() + " " + merge_mode_; }
   bool supports_masking() const override { return true; }
-  Tensor compute_mask(const LayerCall& call) const override {
-    return forward_->compute_mask(call);
-  }
+  Tensor compute_mask(const LayerCall& call) const override { return forward_->compute_mask(call); }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1)
@@ -48,8 +46,8 @@ class BidirectionalLayer final : public Layer {
     Shape out = forward_->build(in);
     const Shape other = backward_->build(in);
     if (merge_mode_ != "concat" && out != other)
-      throw UserError("expected as many units in both directions to merge them by '" +
-                      merge_mode_ + "', received " + out.text() + " and " + other.text());
+      throw UserError("expected as many units in both directions to merge them by '" + merge_mode_ +
+                      "', received " + out.text() + " and " + other.text());
     if (weights_.empty())
       for (const auto& layer : {forward_, backward_})
         for (Weight weight : layer->weights()) {

@@ -31,8 +31,12 @@ std::vector<Sample> samples() {
   auto sample = [](const char* name, Shape shape, bool benchmark = false) {
     return Sample{name, {{{Dtype::float32, shape}}}, {}, 1e-6, benchmark};
   };
-  return {sample("vector", {7}), sample("odd", {3, 37}), sample("one", {4, 1}),
-          sample("deep", {2, 3, 5}), sample("wide", {3, 700}), sample("empty", {0, 4}),
+  return {sample("vector", {7}),
+          sample("odd", {3, 37}),
+          sample("one", {4, 1}),
+          sample("deep", {2, 3, 5}),
+          sample("wide", {3, 700}),
+          sample("empty", {0, 4}),
           sample("large", {256, 1000}, true)};
 }
 

@@ -33,8 +33,7 @@ enum class Unary : uint8_t {
 
 extern const Op kAdd, kSubtract, kMultiply, kDivide, kMaximum, kMinimum;
 extern const Op kEqualMask, kGreaterMask, kGreaterEqualMask;
-extern const Op kNegative, kExp, kLog, kSqrt, kSquare, kTanh, kSigmoid, kAbs, kSign,
-    kSoftplus;
+extern const Op kNegative, kExp, kLog, kSqrt, kSquare, kTanh, kSigmoid, kAbs, kSign, kSoftplus;
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);

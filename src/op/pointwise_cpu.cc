@@ -11,8 +11,8 @@ namespace pl::cpu {
 namespace {
 
 constexpr bool is_dear(Unary kind) {
-  return kind == Unary::exp || kind == Unary::log || kind == Unary::tanh || kind == Unary::sigmoid ||
-         kind == Unary::softplus;
+  return kind == Unary::exp || kind == Unary::log || kind == Unary::tanh ||
+         kind == Unary::sigmoid || kind == Unary::softplus;
 }
 
 template <Binary kind, class T>

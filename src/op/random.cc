@@ -48,8 +48,10 @@ std::vector<Sample> samples() {
                   1e-6,
                   benchmark};
   };
-  return {sample("normal", {5, 13}, "normal", 0, 1), sample("shifted", {2, 3, 7}, "normal", 1, 0.5),
-          sample("uniform", {4, 9}, "uniform", -2, 3), sample("scalar", {}, "uniform", 0, 1),
+  return {sample("normal", {5, 13}, "normal", 0, 1),
+          sample("shifted", {2, 3, 7}, "normal", 1, 0.5),
+          sample("uniform", {4, 9}, "uniform", -2, 3),
+          sample("scalar", {}, "uniform", 0, 1),
           sample("empty", {0, 3}, "normal", 0, 1),
           sample("large", {256, 4096}, "normal", 0, 1, true)};
 }
@@ -72,12 +74,9 @@ const Op kRandom{
 
 Tensor random(const Shape& shape, const Tensor& step_params, int64_t stream,
               const RandomOptions& options, Dtype dtype, bool rows) {
-  Attrs attrs{{"shape", shape.dims()},
-              {"dtype", std::string(name_of(dtype))},
-              {"stream", stream},
-              {"distribution", options.distribution},
-              {"a", options.a},
-              {"b", options.b}};
+  Attrs attrs{{"shape", shape.dims()}, {"dtype", std::string(name_of(dtype))},
+              {"stream", stream},      {"distribution", options.distribution},
+              {"a", options.a},        {"b", options.b}};
   if (rows) attrs.set("rows", int64_t{1});
   return apply(kRandom, {step_params}, std::move(attrs))[0];
 }

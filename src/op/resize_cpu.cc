@@ -105,14 +105,12 @@ std::unique_ptr<Kernel> gradient(const Form& f, int threads) {
 }
 
 std::unique_ptr<Kernel> forward_kernel(const PrepareCall& call, const char* otherwise) {
-  const Form f =
-      form_of(call.in[0], call.out[0], call.attrs.text("interpolation", otherwise));
+  const Form f = form_of(call.in[0], call.out[0], call.attrs.text("interpolation", otherwise));
   return dispatch_float(call.in[0].dtype,
                         [&]<class T>() { return forward<T>(f, call.backend.threads()); });
 }
 std::unique_ptr<Kernel> gradient_kernel(const PrepareCall& call, const char* otherwise) {
-  const Form f =
-      form_of(call.out[0], call.in[0], call.attrs.text("interpolation", otherwise));
+  const Form f = form_of(call.out[0], call.in[0], call.attrs.text("interpolation", otherwise));
   return dispatch_float(call.in[0].dtype,
                         [&]<class T>() { return gradient<T>(f, call.backend.threads()); });
 }

@@ -18,8 +18,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
 Tensors gradient(const GradientCall& call) {
   const Tensor &y = call.out[0], &dy = call.dout[0];
   const Tensor support = greater_mask(y, fill({}, 0, y.dtype()));
-  const Tensor mean = divide(reduce_sum(multiply(dy, support), {-1}, true),
-                             reduce_sum(support, {-1}, true));
+  const Tensor mean =
+      divide(reduce_sum(multiply(dy, support), {-1}, true), reduce_sum(support, {-1}, true));
   return {multiply(support, subtract(dy, mean))};
 }
 
@@ -35,7 +35,7 @@ std::vector<Sample> samples() {
   auto sample = [](const char* name, Shape shape, bool benchmark = false) {
     return Sample{name, {{{Dtype::float32, shape}}}, {}, 1e-6, benchmark};
   };
-  return {sample("vector", {7}), sample("odd", {3, 37}), sample("one", {4, 1}),
+  return {sample("vector", {7}),     sample("odd", {3, 37}),  sample("one", {4, 1}),
           sample("deep", {2, 3, 5}), sample("empty", {0, 4}), sample("large", {256, 1000}, true)};
 }
 

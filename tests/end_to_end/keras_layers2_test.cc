@@ -52,9 +52,8 @@ void add_spatial(std::map<std::string, LayerCase>& cases) {
   cases["conv2d_same_even"] =
       one({5, 7, 2}, Conv2D(3, {4, 2}, {.strides = 2, .padding = "same", .name = "c"}));
   cases["conv3d"] = one({4, 5, 6, 2}, Conv3D(3, {2, 3, 2}, {.name = "c"}));
-  cases["conv3d_same_even"] =
-      one({5, 4, 3, 2},
-          Conv3D(4, {4, 2, 3}, {.strides = {2, 1, 2}, .padding = "same", .name = "c"}));
+  cases["conv3d_same_even"] = one(
+      {5, 4, 3, 2}, Conv3D(4, {4, 2, 3}, {.strides = {2, 1, 2}, .padding = "same", .name = "c"}));
   cases["conv3d_dilated"] = one(
       {7, 3, 5, 2},
       Conv3D(4, {3, 2, 2}, {.strides = {1, 2, 1}, .groups = 2, .activation = "tanh", .name = "c"}));
@@ -80,18 +79,16 @@ void add_spatial(std::map<std::string, LayerCase>& cases) {
 
 void add_pointwise(std::map<std::string, LayerCase>& cases) {
   for (const char* name :
-       {"linear",       "relu",           "relu6",     "leaky_relu",  "elu",
-        "celu",         "selu",           "silu",      "softmax",     "log_softmax",
-        "sparsemax",    "sigmoid",        "log_sigmoid", "hard_sigmoid", "sparse_sigmoid",
-        "hard_silu",    "tanh",           "hard_tanh", "tanh_shrink", "soft_shrink",
-        "hard_shrink",  "softplus",       "sparse_plus", "squareplus", "softsign",
-        "mish",         "gelu",           "exponential", "glu"})
+       {"linear",      "relu",         "relu6",          "leaky_relu",  "elu",         "celu",
+        "selu",        "silu",         "softmax",        "log_softmax", "sparsemax",   "sigmoid",
+        "log_sigmoid", "hard_sigmoid", "sparse_sigmoid", "hard_silu",   "tanh",        "hard_tanh",
+        "tanh_shrink", "soft_shrink",  "hard_shrink",    "softplus",    "sparse_plus", "squareplus",
+        "softsign",    "mish",         "gelu",           "exponential", "glu"})
     cases["activation/" + std::string(name)] = one({4, 6}, Activation(name), 2);
   cases["softmax_axis"] = one({4, 5}, Softmax(1));
   cases["elu_layer"] = one({7}, ELU(0.3));
   cases["leaky_relu_layer"] = one({7}, LeakyReLU());
-  cases["relu_all"] =
-      one({17}, ReLU({.max_value = 1.5, .negative_slope = 0.1, .threshold = 0.25}));
+  cases["relu_all"] = one({17}, ReLU({.max_value = 1.5, .negative_slope = 0.1, .threshold = 0.25}));
   cases["relu_threshold"] = one({17}, ReLU({.threshold = 0.5}));
   cases["threshold"] = one({17}, Activation("threshold:threshold=0.5,value=-0.25"));
   cases["prelu"] = one({3, 4}, PReLU({.name = "p"}));
@@ -105,8 +102,7 @@ void add_pointwise(std::map<std::string, LayerCase>& cases) {
   cases["normalization_all"] =
       one({2, 3}, Normalization({.axis = {}, .mean = {0.5}, .variance = {2}}));
   cases["normalization_invert"] = one(
-      {2, 3},
-      Normalization({.axis = {1}, .mean = {0.5, -1}, .variance = {1, 4}, .invert = true}));
+      {2, 3}, Normalization({.axis = {1}, .mean = {0.5, -1}, .variance = {1, 4}, .invert = true}));
   cases["add_broadcast"] = merged({{4, 1, 3}, {4, 2, 1}}, Add());
   cases["subtract"] = merged({{4}, {4}}, Subtract());
   cases["multiply"] = merged({{4, 3}, {4, 3}, {4, 1}}, Multiply());
@@ -127,8 +123,8 @@ void add_products(std::map<std::string, LayerCase>& cases) {
   cases["einsum"] = one({5}, EinsumDense("ab,bc->ac", {4}, {.bias_axes = "c", .name = "e"}));
   cases["einsum_heads"] =
       one({3, 5}, EinsumDense("abc,cde->abde", {0, 2, 4}, {.bias_axes = "de", .name = "e"}));
-  cases["einsum_shared"] = one(
-      {3, 2, 4}, EinsumDense("bthd,hde->bhte", {2, 3, 5}, {.activation = "tanh", .name = "e"}));
+  cases["einsum_shared"] =
+      one({3, 2, 4}, EinsumDense("bthd,hde->bhte", {2, 3, 5}, {.activation = "tanh", .name = "e"}));
   cases["einsum_ellipsis"] =
       one({2, 3, 4}, EinsumDense("...x,xy->...y", {5}, {.bias_axes = "y", .name = "e"}));
   cases["einsum_right"] =
@@ -138,8 +134,7 @@ void add_products(std::map<std::string, LayerCase>& cases) {
   cases["dot_normalized"] = merged({{3, 4}, {5, 4}}, Dot(-1, {.normalize = true}));
   cases["dot_mixed"] = merged({{3, 4}, {3}}, Dot(1));
   for (bool causal : {false, true}) {
-    const LayerRef gqa =
-        GroupedQueryAttention(3, 4, 2, {.use_causal_mask = causal, .name = "gqa"});
+    const LayerRef gqa = GroupedQueryAttention(3, 4, 2, {.use_causal_mask = causal, .name = "gqa"});
     cases[causal ? "grouped_query_causal" : "grouped_query"] =
         network({5, 6}, [gqa](const std::vector<Symbolic>& x) {
           return gqa(std::vector<Symbolic>{x[0], x[0]});
@@ -180,8 +175,7 @@ Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
     for (Dim f = 0; f < features; ++f) {
       double& value = x.data_as<double>()[p * features + f];
       value *= hashed(kTargetSalt, p) % 2;
-      if (p % sample[0] == 0)
-        value = first.data_as<double>()[p / sample[0] * features + f];
+      if (p % sample[0] == 0) value = first.data_as<double>()[p / sample[0] * features + f];
     }
   return x;
 }
@@ -222,8 +216,7 @@ void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
   RecorderScope scope(recorder);
   Tensors weights, x;
   for (const NetworkWeight& weight : network.weights())
-    weights.push_back(
-        recorder.variable(weight.path, {dtype, weight.shape}, Category::parameters));
+    weights.push_back(recorder.variable(weight.path, {dtype, weight.shape}, Category::parameters));
   for (const Shape& shape : c.shapes)
     x.push_back(recorder.input("x", {dtype, shape.with_front(kBatch)}, true));
   const Tensor params = recorder.input("params", step_params_meta(), false);
@@ -277,10 +270,9 @@ void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
 }
 
 const Json& answers() {
-  static const Json all =
-      parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                           "/tests/golden/keras_layers2.json"),
-                 "keras_layers2.json");
+  static const Json all = parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
+                                                               "/tests/golden/keras_layers2.json"),
+                                     "keras_layers2.json");
   return all;
 }
 

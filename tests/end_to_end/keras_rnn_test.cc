@@ -26,9 +26,8 @@ void add_lstm(std::map<std::string, LayerCase>& cases) {
       one({5, 3}, LSTM(4, {.return_sequences = true, .go_backwards = true, .name = "r"}));
   cases["lstm_backwards_last"] = one({5, 3}, LSTM(4, {.go_backwards = true, .name = "r"}));
   cases["lstm_no_bias"] = one({5, 3}, LSTM(4, {.use_bias = false, .name = "r"}));
-  cases["lstm_relu"] =
-      one({5, 3},
-          LSTM(4, {.activation = "relu", .recurrent_activation = "hard_sigmoid", .name = "r"}));
+  cases["lstm_relu"] = one(
+      {5, 3}, LSTM(4, {.activation = "relu", .recurrent_activation = "hard_sigmoid", .name = "r"}));
   cases["lstm_wide"] = one({3, 5}, LSTM(19, {.return_sequences = true, .name = "r"}));
   cases["lstm_one_step"] = one({1, 3}, LSTM(4, {.name = "r"}));
   cases["lstm_masked"] = masked({6, 3}, {LSTM(4, {.name = "r"})});
@@ -38,8 +37,8 @@ void add_lstm(std::map<std::string, LayerCase>& cases) {
       masked({6, 3}, {LSTM(4, {.return_sequences = true, .go_backwards = true, .name = "r"})});
   cases["lstm_state"] =
       merged({{5, 3}, {4}, {4}}, LSTM(4, {.return_sequences = true, .name = "r"}));
-  cases["lstm_stack"] = masked(
-      {6, 3}, {LSTM(4, {.return_sequences = true, .name = "a"}), LSTM(5, {.name = "b"})});
+  cases["lstm_stack"] =
+      masked({6, 3}, {LSTM(4, {.return_sequences = true, .name = "a"}), LSTM(5, {.name = "b"})});
 }
 
 void add_others(std::map<std::string, LayerCase>& cases) {
@@ -49,23 +48,20 @@ void add_others(std::map<std::string, LayerCase>& cases) {
       one({5, 3}, GRU(4, {.return_sequences = true, .go_backwards = true, .name = "r"}));
   cases["gru_no_bias"] = one({5, 3}, GRU(4, {.use_bias = false, .name = "r"}));
   cases["gru_before"] = one({5, 3}, GRU(4, {.reset_after = false, .name = "r"}));
-  cases["gru_before_backwards"] =
-      one({5, 3}, GRU(4, {.return_sequences = true,
-                          .go_backwards = true,
-                          .reset_after = false,
-                          .name = "r"}));
+  cases["gru_before_backwards"] = one(
+      {5, 3},
+      GRU(4, {.return_sequences = true, .go_backwards = true, .reset_after = false, .name = "r"}));
   cases["gru_before_masked"] =
       masked({6, 3}, {GRU(4, {.return_sequences = true, .reset_after = false, .name = "r"})});
-  cases["gru_relu"] =
-      one({5, 3},
-          GRU(4, {.activation = "relu", .recurrent_activation = "hard_sigmoid", .name = "r"}));
+  cases["gru_relu"] = one(
+      {5, 3}, GRU(4, {.activation = "relu", .recurrent_activation = "hard_sigmoid", .name = "r"}));
   cases["gru_masked"] = masked({6, 3}, {GRU(4, {.return_sequences = true, .name = "r"})});
   cases["gru_state"] = merged({{5, 3}, {4}}, GRU(4, {.name = "r"}));
   cases["simple"] = one({5, 3}, SimpleRNN(4, {.name = "r"}));
-  cases["simple_relu"] = one({5, 3}, SimpleRNN(4, {.activation = "relu",
-                                                   .use_bias = false,
-                                                   .return_sequences = true,
-                                                   .name = "r"}));
+  cases["simple_relu"] =
+      one({5, 3},
+          SimpleRNN(
+              4, {.activation = "relu", .use_bias = false, .return_sequences = true, .name = "r"}));
   cases["simple_masked"] =
       masked({6, 3}, {SimpleRNN(4, {.return_sequences = true, .go_backwards = true, .name = "r"})});
   cases["simple_state"] = merged({{5, 3}, {4}}, SimpleRNN(4, {.name = "r"}));
@@ -77,19 +73,16 @@ void add_wrappers(std::map<std::string, LayerCase>& cases) {
         one({5, 3}, Bidirectional(LSTM(4, {.return_sequences = true, .name = "r"}),
                                   {.merge_mode = mode, .name = "b"}));
   cases["bidirectional_last"] = one({5, 3}, Bidirectional(GRU(4, {.name = "r"}), {.name = "b"}));
-  cases["bidirectional_masked"] =
-      masked({6, 3}, {Bidirectional(LSTM(4, {.return_sequences = true, .name = "r"}),
-                                    {.name = "b"})});
-  cases["bidirectional_masked_last"] =
-      masked({6, 3}, {Bidirectional(SimpleRNN(4, {.name = "r"}),
-                                    {.merge_mode = "sum", .name = "b"})});
+  cases["bidirectional_masked"] = masked(
+      {6, 3}, {Bidirectional(LSTM(4, {.return_sequences = true, .name = "r"}), {.name = "b"})});
+  cases["bidirectional_masked_last"] = masked(
+      {6, 3}, {Bidirectional(SimpleRNN(4, {.name = "r"}), {.merge_mode = "sum", .name = "b"})});
   cases["bidirectional_pair"] =
       one({5, 3},
-          Bidirectional(
-              LSTM(4, {.return_sequences = true, .name = "r"}),
-              {.backward_layer =
-                   GRU(5, {.return_sequences = true, .go_backwards = true, .name = "other"}),
-               .name = "b"}));
+          Bidirectional(LSTM(4, {.return_sequences = true, .name = "r"}),
+                        {.backward_layer = GRU(
+                             5, {.return_sequences = true, .go_backwards = true, .name = "other"}),
+                         .name = "b"}));
   cases["time_distributed"] =
       one({4, 5}, TimeDistributed(Dense(3, {.activation = "tanh", .name = "d"}), "t"));
   cases["time_distributed_images"] =

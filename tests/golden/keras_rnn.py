@@ -4,7 +4,8 @@
 
 Cases are those of keras_layers2.py, whose functions it uses: outputs, and gradients by every input and
 weight, in float64; tests/end_to_end/keras_rnn_test.cc builds the same networks under the same names.
-`losses` are networks that Keras trained for ten steps, as in keras_layers.py. Run with Keras 3.15.1 and JAX.
+`cases` are networks that Keras trained for ten steps, as in keras_layers.py. Run with Keras 3.15.1 and
+JAX.
 """
 
 import json
@@ -14,11 +15,21 @@ from keras_layers import BATCH, answer as train  # sets the backend
 from keras_layers2 import SEED_SALT, centre, chain, input_values, thinned
 
 import jax
+import jax.numpy as jnp
 import keras
 from counter_hash import real
 from keras import layers
 
 MASKED = -30  # about half of the steps are zeros, which Masking leaves out
+
+
+@keras.saving.register_keras_serializable()
+def exact_tanh(x):
+    """Keras's own gives float32 whatever the dtype is."""
+    return jnp.tanh(x)
+
+
+TANH = dict(activation=exact_tanh)
 
 
 def answer(name, shapes, exponent, build):
@@ -52,66 +63,66 @@ def masked(*parts):
 
 def lstm_cases():
     x = [(5, 3)]
-    yield "lstm", x, 1, chain(layers.LSTM(4, name="r"))
-    yield "lstm_sequences", x, 1, chain(layers.LSTM(7, return_sequences=True, name="r"))
+    yield "lstm", x, 1, chain(layers.LSTM(4, name="r", **TANH))
+    yield "lstm_sequences", x, 1, chain(layers.LSTM(7, return_sequences=True, name="r", **TANH))
     yield "lstm_backwards", x, 1, chain(
-        layers.LSTM(4, return_sequences=True, go_backwards=True, name="r"))
-    yield "lstm_backwards_last", x, 1, chain(layers.LSTM(4, go_backwards=True, name="r"))
-    yield "lstm_no_bias", x, 1, chain(layers.LSTM(4, use_bias=False, name="r"))
+        layers.LSTM(4, return_sequences=True, go_backwards=True, name="r", **TANH))
+    yield "lstm_backwards_last", x, 1, chain(layers.LSTM(4, go_backwards=True, name="r", **TANH))
+    yield "lstm_no_bias", x, 1, chain(layers.LSTM(4, use_bias=False, name="r", **TANH))
     yield "lstm_relu", x, 1, chain(
         layers.LSTM(4, activation="relu", recurrent_activation="hard_sigmoid", name="r"))
-    yield "lstm_wide", [(3, 5)], 1, chain(layers.LSTM(19, return_sequences=True, name="r"))
-    yield "lstm_one_step", [(1, 3)], 1, chain(layers.LSTM(4, name="r"))
-    yield "lstm_masked", [(6, 3)], MASKED, masked(layers.LSTM(4, name="r"))
+    yield "lstm_wide", [(3, 5)], 1, chain(layers.LSTM(19, return_sequences=True, name="r", **TANH))
+    yield "lstm_one_step", [(1, 3)], 1, chain(layers.LSTM(4, name="r", **TANH))
+    yield "lstm_masked", [(6, 3)], MASKED, masked(layers.LSTM(4, name="r", **TANH))
     yield "lstm_masked_sequences", [(6, 3)], MASKED, masked(
-        layers.LSTM(4, return_sequences=True, name="r"))
+        layers.LSTM(4, return_sequences=True, name="r", **TANH))
     yield "lstm_masked_backwards", [(6, 3)], MASKED, masked(
-        layers.LSTM(4, return_sequences=True, go_backwards=True, name="r"))
+        layers.LSTM(4, return_sequences=True, go_backwards=True, name="r", **TANH))
     yield "lstm_state", [(5, 3), (4,), (4,)], 1, with_state(
-        layers.LSTM(4, return_sequences=True, name="r"))
+        layers.LSTM(4, return_sequences=True, name="r", **TANH))
     yield "lstm_stack", [(6, 3)], MASKED, masked(
-        layers.LSTM(4, return_sequences=True, name="a"), layers.LSTM(5, name="b"))
+        layers.LSTM(4, return_sequences=True, name="a", **TANH), layers.LSTM(5, name="b", **TANH))
 
 
 def gru_cases():
     x = [(5, 3)]
-    yield "gru", x, 1, chain(layers.GRU(4, name="r"))
-    yield "gru_sequences", x, 1, chain(layers.GRU(19, return_sequences=True, name="r"))
+    yield "gru", x, 1, chain(layers.GRU(4, name="r", **TANH))
+    yield "gru_sequences", x, 1, chain(layers.GRU(19, return_sequences=True, name="r", **TANH))
     yield "gru_backwards", x, 1, chain(
-        layers.GRU(4, return_sequences=True, go_backwards=True, name="r"))
-    yield "gru_no_bias", x, 1, chain(layers.GRU(4, use_bias=False, name="r"))
-    yield "gru_before", x, 1, chain(layers.GRU(4, reset_after=False, name="r"))
+        layers.GRU(4, return_sequences=True, go_backwards=True, name="r", **TANH))
+    yield "gru_no_bias", x, 1, chain(layers.GRU(4, use_bias=False, name="r", **TANH))
+    yield "gru_before", x, 1, chain(layers.GRU(4, reset_after=False, name="r", **TANH))
     yield "gru_before_backwards", x, 1, chain(
-        layers.GRU(4, reset_after=False, return_sequences=True, go_backwards=True, name="r"))
+        layers.GRU(4, reset_after=False, return_sequences=True, go_backwards=True, name="r", **TANH))
     yield "gru_before_masked", [(6, 3)], MASKED, masked(
-        layers.GRU(4, reset_after=False, return_sequences=True, name="r"))
+        layers.GRU(4, reset_after=False, return_sequences=True, name="r", **TANH))
     yield "gru_relu", x, 1, chain(
         layers.GRU(4, activation="relu", recurrent_activation="hard_sigmoid", name="r"))
-    yield "gru_masked", [(6, 3)], MASKED, masked(layers.GRU(4, return_sequences=True, name="r"))
-    yield "gru_state", [(5, 3), (4,)], 1, with_state(layers.GRU(4, name="r"))
-    yield "simple", x, 1, chain(layers.SimpleRNN(4, name="r"))
+    yield "gru_masked", [(6, 3)], MASKED, masked(layers.GRU(4, return_sequences=True, name="r", **TANH))
+    yield "gru_state", [(5, 3), (4,)], 1, with_state(layers.GRU(4, name="r", **TANH))
+    yield "simple", x, 1, chain(layers.SimpleRNN(4, name="r", **TANH))
     yield "simple_relu", x, 1, chain(
         layers.SimpleRNN(4, activation="relu", return_sequences=True, use_bias=False, name="r"))
     yield "simple_masked", [(6, 3)], MASKED, masked(
-        layers.SimpleRNN(4, return_sequences=True, go_backwards=True, name="r"))
-    yield "simple_state", [(5, 3), (4,)], 1, with_state(layers.SimpleRNN(4, name="r"))
+        layers.SimpleRNN(4, return_sequences=True, go_backwards=True, name="r", **TANH))
+    yield "simple_state", [(5, 3), (4,)], 1, with_state(layers.SimpleRNN(4, name="r", **TANH))
 
 
 def wrapper_cases():
     x = [(5, 3)]
     for mode in ("concat", "sum", "mul", "ave"):
         yield "bidirectional_" + mode, x, 1, chain(layers.Bidirectional(
-            layers.LSTM(4, return_sequences=True, name="r"), merge_mode=mode, name="b"))
-    yield "bidirectional_last", x, 1, chain(layers.Bidirectional(layers.GRU(4, name="r"), name="b"))
+            layers.LSTM(4, return_sequences=True, name="r", **TANH), merge_mode=mode, name="b"))
+    yield "bidirectional_last", x, 1, chain(layers.Bidirectional(layers.GRU(4, name="r", **TANH), name="b"))
     yield "bidirectional_masked", [(6, 3)], MASKED, masked(layers.Bidirectional(
-        layers.LSTM(4, return_sequences=True, name="r"), name="b"))
+        layers.LSTM(4, return_sequences=True, name="r", **TANH), name="b"))
     yield "bidirectional_masked_last", [(6, 3)], MASKED, masked(layers.Bidirectional(
-        layers.SimpleRNN(4, name="r"), merge_mode="sum", name="b"))
+        layers.SimpleRNN(4, name="r", **TANH), merge_mode="sum", name="b"))
     yield "bidirectional_pair", x, 1, chain(layers.Bidirectional(
-        layers.LSTM(4, return_sequences=True, name="r"), name="b",
-        backward_layer=layers.GRU(5, return_sequences=True, go_backwards=True, name="other")))
+        layers.LSTM(4, return_sequences=True, name="r", **TANH), name="b",
+        backward_layer=layers.GRU(5, return_sequences=True, go_backwards=True, name="other", **TANH)))
     yield "time_distributed", [(4, 5)], 1, chain(
-        layers.TimeDistributed(layers.Dense(3, activation="tanh", name="d"), name="t"))
+        layers.TimeDistributed(layers.Dense(3, activation=exact_tanh, name="d"), name="t"))
     yield "time_distributed_images", [(3, 5, 4, 2)], 1, chain(
         layers.TimeDistributed(layers.Conv2D(3, 3, padding="same", name="c"), name="t"))
 
@@ -120,7 +131,7 @@ def text_network():
     """Token 0 is padding."""
     x = layers.Input((7,), dtype="int32")
     e = layers.Embedding(11, 6, mask_zero=True, name="emb")(x)
-    r = layers.LSTM(5, name="lstm")(e)
+    r = layers.LSTM(5, name="lstm", **TANH)(e)
     return keras.Model(x, layers.Dense(3, activation="softmax", name="head")(r)), 3, (BATCH,)
 
 
@@ -128,8 +139,8 @@ def next_token_network():
     """A class for each step, two layers deep."""
     x = layers.Input((6,), dtype="int32")
     e = layers.Embedding(11, 6, name="emb")(x)
-    a = layers.Bidirectional(layers.GRU(4, return_sequences=True, name="gru"), name="both")(e)
-    r = layers.LSTM(5, return_sequences=True, name="lstm")(a)
+    a = layers.Bidirectional(layers.GRU(4, return_sequences=True, name="gru", **TANH), name="both")(e)
+    r = layers.LSTM(5, return_sequences=True, name="lstm", **TANH)(a)
     y = layers.Dense(11, activation="softmax", name="head")(r)
     return keras.Model(x, y), 11, (BATCH, 6)
 
