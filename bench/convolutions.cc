@@ -1,8 +1,8 @@
 // How fast are the convolutions of a network? Times each distinct one, forward and both gradients,
 // through the kernels that a plan would use:
 //
-//     convolutions [--set resnet18|mobilenet-v2] [--batch N] [--threads N] [--runs N] [--cpu]
-//                  [--all] [--json]
+//     convolutions [--set resnet18|mobilenet-v2] [--batch N] [--threads N] [--runs N]
+//                  [--dtype float32|bfloat16] [--cpu] [--all] [--json]
 //
 // Prints milliseconds, GFLOP/s (counting only taps that do not fall on padding) and the sum over a
 // step. --cpu counts processor time over all threads instead of the clock's, for machines that are
@@ -20,6 +20,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "op/conv2d.h"
+#include "tensor/bfloat16.h"
 
 namespace pl {
 namespace {
@@ -66,6 +67,7 @@ struct Settings {
   Dim batch = 32;
   int threads = 2, runs = 20;
   bool cpu = false, all = false, json = false;
+  Dtype dtype = Dtype::float32;
 };
 
 // Pairs of an output position and a tap that is not padding, along one axis.
@@ -101,10 +103,14 @@ double time_ms(const Op& op, Backend& backend, const Metas& in, const Attrs& att
   std::vector<void*> in_data, out_data;
   for (const Meta& meta : in) {
     tensors.emplace_back(meta);
-    float* data = tensors.back().data_as<float>();
-    for (int64_t i = 0; i < meta.elements(); ++i)
-      data[i] = static_cast<float>((i * 7919) % 1024 - 512) / 512;
-    in_data.push_back(data);
+    for (int64_t i = 0; i < meta.elements(); ++i) {
+      const float value = static_cast<float>((i * 7919) % 1024 - 512) / 512;
+      if (meta.dtype == Dtype::bfloat16)
+        tensors.back().data_as<Bfloat16>()[i] = Bfloat16(value);
+      else
+        tensors.back().data_as<float>()[i] = value;
+    }
+    in_data.push_back(tensors.back().data());
   }
   for (const Meta& meta : out) {
     tensors.emplace_back(meta);
@@ -160,14 +166,15 @@ void time_layer(const Layer& l, Backend& backend, const Settings& s, Total& tota
               {"padding", std::string("explicit")},
               {"pads", std::vector<int64_t>{pad, pad, pad, pad}}};
   if (l.groups > 1) attrs.set("groups", l.groups);
-  const Meta x{Dtype::float32, {s.batch, l.size, l.size, l.channels}},
-      w{Dtype::float32, {l.kernel, l.kernel, l.channels / l.groups, l.filters}};
+  const Meta x{s.dtype, {s.batch, l.size, l.size, l.channels}},
+      w{s.dtype, {l.kernel, l.kernel, l.channels / l.groups, l.filters}};
   const Meta y = kConv2d.infer({x, w}, attrs)[0];
   const double flops = flops_of(conv2d_form({x, w}, attrs));
   time_direction(l, "forward", kConv2d, backend, {x, w}, attrs, flops, s, total);
   Attrs input = attrs, weight = attrs;
   input.set("input_shape", x.shape.dims());
   weight.set("kernel_shape", w.shape.dims());
+  if (s.dtype != Dtype::float32) weight.set("dtype", std::string(name_of(Dtype::float32)));
   if (!l.first)
     time_direction(l, "input", kConv2dInputGradient, backend, {w, y}, input, flops, s, total);
   time_direction(l, "weight", kConv2dWeightGradient, backend, {x, y}, weight, flops, s, total);
@@ -189,6 +196,8 @@ Settings read(int argc, char** argv) {
       s.threads = std::atoi(value().c_str());
     else if (name == "--runs")
       s.runs = std::atoi(value().c_str());
+    else if (name == "--dtype")
+      s.dtype = value() == "bfloat16" ? Dtype::bfloat16 : Dtype::float32;
     else if (name == "--cpu")
       s.cpu = true;
     else if (name == "--all")

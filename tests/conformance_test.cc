@@ -55,6 +55,13 @@ struct Call {
   std::unique_ptr<Kernel> kernel = nullptr;  // null: the variant does not support the call
 };
 
+// The call with its reals rounded to bfloat16, but for what the op keeps in float32. `exact`: the
+// same numbers in float64.
+struct NarrowCall {
+  Call call;
+  Tensors exact;
+};
+
 class Conformance : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
@@ -93,6 +100,7 @@ class Conformance : public testing::TestWithParam<Case> {
   void check_variant(const char* variant, const Metas& exact_metas, const GuardedResult& exact);
   void check_in_place(Call& call, const GuardedResult& apart);
   void check_bfloat16();
+  void check_narrow(NarrowCall narrow, const Attrs& exact_attrs);
   void check_gradient();
   void check_slopes(Call& call, const Tensors& cotangents, size_t input, const Tensor& gradient);
   void check_refusals();
@@ -173,13 +181,6 @@ void Conformance::check_variant(const char* variant, const Metas& exact_metas,
   check_in_place(call, first);
 }
 
-// The call with its reals rounded to bfloat16, but for what the op keeps in float32. `exact`: the
-// same numbers in float64.
-struct NarrowCall {
-  Call call;
-  Tensors exact;
-};
-
 NarrowCall narrow_call(const Op& op, const Sample& sample) {
   NarrowCall result;
   Call& call = result.call;
@@ -212,15 +213,34 @@ bool refuses_bfloat16(const Op& op) { return !op.next_version.empty(); }
 void Conformance::check_bfloat16() {
   SCOPED_TRACE("bfloat16");
   NarrowCall narrow = narrow_call(op(), sample());
-  Call& call = narrow.call;
-  if (call.in_metas == sample_metas(sample(), Dtype::float32) &&
-      call.attrs == sample_attrs(sample(), Dtype::float32))
+  if (narrow.call.in_metas == sample_metas(sample(), Dtype::float32) &&
+      narrow.call.attrs == sample_attrs(sample(), Dtype::float32))
     return;  // integers alone
   if (refuses_bfloat16(op())) return;
+  const Attrs exact = sample_attrs(sample(), Dtype::float64);
+  check_narrow(narrow_call(op(), sample()), exact);
+  // Ops that offer it may give their sums in float32.
+  Attrs wide_attrs = narrow.call.attrs, exact_attrs = exact;
+  wide_attrs.set("dtype", std::string(name_of(Dtype::float32)));
+  exact_attrs.set("dtype", std::string(name_of(Dtype::float64)));
+  try {
+    if (op().infer(narrow.call.in_metas, wide_attrs) ==
+        op().infer(narrow.call.in_metas, narrow.call.attrs))
+      return;
+  } catch (const UserError&) {
+    return;
+  }
+  SCOPED_TRACE("sums in float32");
+  narrow.call.attrs = wide_attrs;
+  check_narrow(std::move(narrow), exact_attrs);
+}
+
+// All variants against the reference in float64.
+void Conformance::check_narrow(NarrowCall narrow, const Attrs& exact_attrs) {
+  Call& call = narrow.call;
   call.out_metas = op().infer(call.in_metas, call.attrs);
   Metas exact_in;
   for (const Tensor& tensor : narrow.exact) exact_in.push_back(tensor.meta());
-  const Attrs exact_attrs = sample_attrs(sample(), Dtype::float64);
   const Metas exact_out = op().infer(exact_in, exact_attrs);
   auto reference_kernel = prepare(op(), {*backend_, exact_in, exact_out, exact_attrs}, reference());
   const GuardedResult exact = run_guarded(*reference_kernel, narrow.exact, exact_out, kNanPoison);

@@ -21,16 +21,21 @@ std::vector<int> base_order(const Problem& problem) {
 class PoolMaker {
  public:
   PoolMaker(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
-            bool recompute)
-      : whole_(whole), book_(book), memo_(memo), layout_(layout), recompute_(recompute) {}
+            bool recompute, std::optional<Bytes> most)
+      : whole_(whole),
+        book_(book),
+        memo_(memo),
+        layout_(layout),
+        recompute_(recompute),
+        most_(most) {}
 
   void add_whole() {
     PoolSplit split;
     const GraphFacts facts = book_.facts(whole_, &split.bill);
     const Bytes alignment = book_.backend().alignment();
     const GraphProblem made = make_problem(whole_, facts.nodes, alignment);
-    split.floor = layout_.bytes + lower_bound(made.problem);
-    for (const Candidate& candidate : memo_.search(made.problem, recompute_)) {
+    split.floor = layout_.bytes + memo_.bound(made.problem);
+    for (const Candidate& candidate : memo_.search(made.problem, worth_search(split))) {
       PoolEntry entry{.drops = candidate.drops, .arena = layout_.bytes + candidate.bytes};
       add_work(whole_, facts, made, *lower(made.problem, candidate.drops), 1, entry.ms,
                entry.recomputed);
@@ -67,11 +72,13 @@ class PoolMaker {
       return graph.nodes[index(outer.node_of[index(n)])].loop >= 0;
     });
     Problem::Node& node = outer.problem.nodes[index(*at)];
-    node.workspace = lower_bound(body.problem);
+    node.workspace = memo_.bound(body.problem);
     split.floor = layout_.bytes + lower_bound(outer.problem);
-    const std::vector<Candidate> candidates =
-        borrowed.empty() ? memo_.search(body.problem, recompute_) : try_on(body.problem, borrowed);
-    if (borrowed.empty()) lend(candidates, borrowed);
+    const bool search = worth_search(split);
+    const std::vector<Candidate> candidates = borrowed.empty() || !search
+                                                  ? memo_.search(body.problem, search)
+                                                  : try_on(body.problem, borrowed);
+    if (borrowed.empty() && search == recompute_) lend(candidates, borrowed);
     for (const Candidate& candidate : candidates) {
       PoolEntry entry{.split = trips, .bands = bands, .drops = candidate.drops};
       node.workspace = candidate.bytes;
@@ -82,6 +89,11 @@ class PoolMaker {
       pool_.entries.push_back(std::move(entry));
     }
     pool_.splits.push_back(std::move(split));
+  }
+
+  // Whether what a search finds may be of use.
+  bool worth_search(const PoolSplit& split) const {
+    return recompute_ && (!most_ || split.floor <= *most_);
   }
 
   static void lend(const std::vector<Candidate>& found, std::vector<Drops>& borrowed) {
@@ -105,6 +117,7 @@ class PoolMaker {
   SearchMemo& memo_;
   const VariableLayout& layout_;
   bool recompute_;
+  std::optional<Bytes> most_;
   std::vector<Drops> borrowed_, borrowed_by_bands_;  // of the first split that was searched
   Pool pool_;
 };
@@ -167,11 +180,17 @@ const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool re
   if (at != found_.end()) return at->second;
   std::vector<Candidate> found;
   if (recompute) {
-    found = pl::search(problem);
+    found = pl::search(problem, {.bound = bound(problem)});
   } else {
     found.push_back({.bytes = height_of(problem, base_order(problem))});
   }
   return found_.emplace(key, std::move(found)).first->second;
+}
+
+Bytes SearchMemo::bound(const Problem& problem) {
+  const auto [at, fresh] = bounds_.emplace(describe(problem), 0);
+  if (fresh) at->second = lower_bound(problem);
+  return at->second;
 }
 
 namespace {
@@ -204,8 +223,8 @@ void add_choices_of_bands(PoolMaker& maker, const Graph& whole, bool finest) {
 }  // namespace
 
 Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
-               const Switches& switches, const std::vector<int64_t>& only) {
-  PoolMaker maker(whole, book, memo, layout, switches.recompute);
+               const Switches& switches, const QuickLook& quick) {
+  PoolMaker maker(whole, book, memo, layout, switches.recompute, quick.most);
   if (switches.split && *switches.split > 1) {
     add_asked(maker, whole, *switches.split);
     return std::move(maker.pool());
@@ -214,13 +233,14 @@ Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const Var
   if (switches.split) return std::move(maker.pool());
   // The finest first: it decides the least memory, and is searched in full.
   try {
-    const std::vector<int64_t> choices = only.empty() ? split_choices(samples_of(whole)) : only;
+    const std::vector<int64_t> choices =
+        quick.only.empty() ? split_choices(samples_of(whole)) : quick.only;
     for (auto trips = choices.rbegin(); trips != choices.rend(); ++trips)
       if (*trips > 1) maker.add_split(*trips);
   } catch (const UserError& error) {
     maker.pool().refusal = error.what();
   }
-  if (has_images(whole)) add_choices_of_bands(maker, whole, !only.empty());
+  if (has_images(whole)) add_choices_of_bands(maker, whole, !quick.only.empty());
   order_splits(maker.pool());
   return std::move(maker.pool());
 }

@@ -50,15 +50,23 @@ struct Pool {
 class SearchMemo {
  public:
   const std::vector<Candidate>& search(const Problem& problem, bool recompute);
+  Bytes bound(const Problem& problem);  // lower_bound
 
  private:
   std::map<std::string, std::vector<Candidate>> found_;
+  std::map<std::string, Bytes> bounds_;
 };
 
-// `whole` is a traced step behind its passes. Splits in `only` (empty: all that divide the batch
-// and serve). Throws UserError when a split is asked for that cannot be.
+// For questions about many batches.
+struct QuickLook {
+  std::vector<int64_t> only;  // splits (empty: all that divide the batch and serve)
+  std::optional<Bytes> most;  // what cannot be smaller is not searched
+};
+
+// `whole` is a traced step behind its passes. Throws UserError when a split is asked for that
+// cannot be.
 Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
-               const Switches& switches, const std::vector<int64_t>& only = {});
+               const Switches& switches, const QuickLook& quick = {});
 
 // The entry's graph, facts and validated plan; kernels are left out.
 Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,

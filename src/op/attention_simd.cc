@@ -19,6 +19,7 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "op/attention_head.h"
+#include "op/bfloat_pair.h"
 #include "op/kernel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -24,8 +24,24 @@ struct Descs {
   dnnl_dims_t strides, dilations, before, after;
 };
 
+// On large images the library tries every number of pixels to work off at once, for half a second
+// and more. Where a filter sees one pixel at a time, each row may as well be an image of its own.
+Conv2dForm with_rows_as_images(Conv2dForm f) {
+  constexpr Dim kManyPixels = Dim{1} << 18;
+  WindowAxis &h = f.window.h, &w = f.window.w;
+  for (const WindowAxis* axis : {&h, &w})
+    if (axis->kernel != 1 || axis->stride != 1 || axis->before != 0 || axis->after != 0) return f;
+  if (f.groups != 1 || h.in * w.in < kManyPixels) return f;
+  const auto images = checked_mul(f.batch, h.in);
+  if (!images || *images > std::numeric_limits<int32_t>::max()) return f;
+  f.batch = *images;
+  h.in = h.out = 1;
+  return f;
+}
+
 // `weights`: the dtype of w or dw. A bias is float32.
-Descs describe(const Conv2dForm& f, Dtype images, Dtype weights) {
+Descs describe(const Conv2dForm& form, Dtype images, Dtype weights) {
+  const Conv2dForm f = with_rows_as_images(form);
   const WindowAxis &h = f.window.h, &w = f.window.w;
   std::vector<int64_t> kernel{f.filters / f.groups, f.channels / f.groups, h.kernel, w.kernel};
   if (f.groups > 1) kernel.insert(kernel.begin(), f.groups);

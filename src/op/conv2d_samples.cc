@@ -64,6 +64,7 @@ std::vector<Case> cases() {
        {3, 3, 80, 64},
        {{"padding", pads}, {"pads", List{2, 0, 1, 2}}},
        false},
+      {"3x3_many_odd", {1, 9, 9, 48}, {3, 3, 48, 32}, {{"padding", same}}},
       {"2x2_map_many", {3, 2, 2, 128}, {3, 3, 128, 144}, {{"padding", same}, {"activation", relu}}},
       {"4x4_map_many_stride2",
        {2, 4, 5, 144},

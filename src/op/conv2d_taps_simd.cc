@@ -1,20 +1,16 @@
-// Kernels of conv2d tap by tap (conv2d_taps.h), float32, compiled once for each SIMD target. Images
-// are packed into panels of 64 channels, [panel][pixel][sample][channel], so that one pixel of all
-// samples, or a run of pixels, is a matrix with rows next to each other. Panels of the result are
-// what threads share out. Sums run over taps, then channels, or over pixels, then samples: bits
-// depend neither on threads nor on the vector width, only on whether the target fuses
-// multiplication and addition.
+// Loops of conv2d tap by tap (conv2d_taps.h), float32 and bfloat16, compiled once for each SIMD
+// target. Images are packed into panels of 64 channels, [panel][pixel][sample][channel], so that
+// one pixel of all samples, or a run of pixels, is a matrix with rows next to each other. Sums run
+// over taps, then channels, or over pixels, then samples: bits depend neither on threads nor on the
+// vector width, only on whether the target fuses multiplication and addition.
 #include "op/conv2d_taps.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "op/conv2d_taps_simd.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again.
-#include <omp.h>
-
 #include <algorithm>
 
-#include "backend/cpu/parallel.h"
 #include "hwy/highway.h"
 #include "op/kernel.h"
 
@@ -24,71 +20,114 @@ namespace hn = hwy::HWY_NAMESPACE;
 #include "op/simd_math-inl.h"
 #include "op/simd_product-inl.h"
 
-// to (columns, rows) = the transpose of from (rows, columns), `stride` apart; both multiples of 4.
-#if HWY_TARGET == HWY_SCALAR
-void transpose_block(const float* from, Dim stride, Dim rows, Dim columns, float* to) {
-  for (Dim r = 0; r < rows; ++r)
-    for (Dim c = 0; c < columns; ++c) to[c * rows + r] = from[r * stride + c];
+// Rows of `columns` numbers, a multiple of 16, `stride` apart, to rows of terms across them; there
+// are `rows` of them, zeros behind.
+HWY_INLINE void pack_across(const float* from, Dim rows, Dim stride, Dim columns, float* to) {
+  for (Dim r = 0; r < rows; ++r) std::copy_n(from + r * stride, columns, to + r * columns);
 }
-#else
-void transpose_block(const float* from, Dim stride, Dim rows, Dim columns, float* to) {
-  const hn::FixedTag<float, 4> d;
-  const hn::RepartitionToWide<decltype(d)> pairs;
-  for (Dim r = 0; r < rows; r += 4)
-    for (Dim c = 0; c < columns; c += 4) {
-      const float* at = from + r * stride + c;
-      const auto r0 = hn::LoadU(d, at), r1 = hn::LoadU(d, at + stride);
-      const auto r2 = hn::LoadU(d, at + 2 * stride), r3 = hn::LoadU(d, at + 3 * stride);
-      const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-      const auto b = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-      const auto e = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-      const auto f = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-      float* out = to + c * rows + r;
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)), d, out);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)), d, out + rows);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, e, f)), d, out + 2 * rows);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, e, f)), d, out + 3 * rows);
+HWY_INLINE void pack_across(const Bfloat16* from, Dim rows, Dim stride, Dim columns,
+                            BfloatPair* to) {
+  const PairWords words;
+  const hn::Rebind<uint16_t, PairWords> halves;
+  auto numbers = [&](const Bfloat16* x) HWY_ATTR {
+    return hn::PromoteTo(words, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(x)));
+  };
+  for (Dim r = 0; r < rows; r += 2)
+    for (Dim c = 0; c < columns; c += kWidth) {
+      const Bfloat16* at = from + r * stride + c;
+      auto pair = numbers(at);
+      if (r + 1 < rows) pair = hn::Or(pair, hn::ShiftLeft<16>(numbers(at + stride)));
+      hn::StoreU(pair, words, reinterpret_cast<uint32_t*>(to + r / 2 * columns + c));
     }
 }
-#endif
 
-// One panel of the result, [pixel][sample][channel], from the packed input. w is (taps, depth,
-// width) or, if turned, (taps, width, depth); `block` has room for 64 x 64 of it.
-void add_taps(const TapsForm& f, const float* in, const float* w, bool turned, Dim panel,
-              float* block, float* out) {
+template <class T>
+void pack_pixels(const T* images, Dim batch, const TapPixels& pixels, Dim channels, bool across,
+                 Dim begin, Dim end, Term<T>* packed) {
+  const Dim image = pixels.total * channels;
+  const Dim rows = across ? (batch + kTermSize<T> - 1) / kTermSize<T> * kTermSize<T> : batch;
+  for (Dim pixel = begin; pixel < end; ++pixel)
+    for (Dim c = 0; c < channels; c += kTapsPanel) {
+      const Dim some = std::min(kTapsPanel, channels - c);
+      const T* from = images + pixels.used[static_cast<size_t>(pixel)] * channels + c;
+      Term<T>* to = packed + (c * pixels.count() + pixel * some) * rows / kTermSize<T>;
+      if (across) {
+        pack_across(from, batch, image, some, to);
+        continue;
+      }
+      for (Dim b = 0; b < batch; ++b)
+        std::memcpy(to + b * some / kTermSize<T>, from + b * image,
+                    static_cast<size_t>(some) * sizeof(T));
+    }
+}
+
+// A block of weights (deep, columns) with terms along the depth, from w (taps, depth, width) or,
+// turned, (taps, width, depth).
+template <class T>
+HWY_INLINE void pack_weights(const TapsForm& f, const T* w, bool turned, Dim tap, Dim k, Dim deep,
+                             Dim first, Dim columns, Term<T>* block) {
+  if (turned)
+    transpose_block(reinterpret_cast<const Term<T>*>(w + (tap * f.width + first) * f.depth + k),
+                    f.depth / kTermSize<T>, columns, deep / kTermSize<T>, block);
+  else
+    pack_across(w + (tap * f.depth + k) * f.width + first, deep, f.width, columns, block);
+}
+
+template <class T>
+void add_taps(const TapsForm& f, const Term<T>* in, const T* w, bool turned, Dim panel,
+              Term<T>* block, float* out) {
   const Dim first = panel * kTapsPanel, columns = std::min(kTapsPanel, f.width - first);
   std::fill(out, out + f.out.count() * f.batch * columns, 0.0f);
   for (size_t begin = 0, end = 0; begin < f.runs.size(); begin = end) {
     const Dim tap = f.runs[begin].tap;
     while (end < f.runs.size() && f.runs[end].tap == tap) ++end;
     for (Dim k = 0; k < f.depth; k += kTapsPanel) {
-      const Dim deep = std::min(kTapsPanel, f.depth - k);
-      if (turned)
-        transpose_block(w + (tap * f.width + first) * f.depth + k, f.depth, columns, deep, block);
-      else
-        for (Dim i = 0; i < deep; ++i)
-          std::copy_n(w + (tap * f.depth + k + i) * f.width + first, columns, block + i * columns);
-      const float* part = in + k * f.in.count() * f.batch;
+      const Dim deep = std::min(kTapsPanel, f.depth - k), terms = deep / kTermSize<T>;
+      pack_weights(f, w, turned, tap, k, deep, first, columns, block);
+      const Term<T>* part = in + k * f.in.count() * f.batch / kTermSize<T>;
       for (size_t r = begin; r < end; ++r) {
         const TapRun& run = f.runs[r];
-        const float* a = part + run.from * f.batch * deep;
+        const Term<T>* a = part + run.from * f.batch * terms;
         float* c = out + run.to * f.batch * columns;
         const Dim rows = run.count * f.batch;
         for (Dim row = 0; row < rows; row += kRows)
-          band<false>(std::min<Dim>(kRows, rows - row), a + row * deep, deep, block, columns, deep,
-                      c + row * columns, columns, columns, true);
+          band<false>(std::min<Dim>(kRows, rows - row), a + row * terms, terms, block, columns,
+                      terms, c + row * columns, columns, columns, true);
       }
     }
   }
 }
 
-// The part of dw (taps, depth, width) for a panel of x and one of dy, both packed. `f` as forward.
-void sum_taps(const TapsForm& f, const float* x, const float* dy, Dim x_panel, Dim dy_panel,
+template <class T>
+void unpack_panel(const TapsForm& f, const float* packed, Dim panel, const float* bias, bool relu,
+                  T* images) {
+  const auto zero = hn::Zero(Floats());
+  const Dim first = panel * kTapsPanel, count = std::min(kTapsPanel, f.width - first);
+  const float zeros[kTapsPanel] = {};
+  for (Dim b = 0; b < f.batch; ++b) {
+    Dim next = 0;  // packed pixel
+    for (Dim pixel = 0; pixel < f.out.total; ++pixel) {
+      const bool used = next < f.out.count() && f.out.used[static_cast<size_t>(next)] == pixel;
+      const float* from = used ? packed + (next++ * f.batch + b) * count : zeros;
+      T* to = images + (b * f.out.total + pixel) * f.width + first;
+      for (Dim c = 0; c < count; c += kWidth) {
+        auto v = load(from + c);
+        if (bias) v = hn::Add(v, load(bias + first + c));
+        if (relu) v = hn::IfThenElse(hn::Le(v, zero), zero, v);
+        store_numbers(v, to + c);
+      }
+    }
+  }
+}
+
+template <class T>
+void sum_taps(const TapsForm& f, const Term<T>* x, const Term<T>* dy, Dim x_panel, Dim dy_panel,
               float* dw) {
   const Dim c0 = x_panel * kTapsPanel, rows = std::min(kTapsPanel, f.depth - c0);
   const Dim o0 = dy_panel * kTapsPanel, columns = std::min(kTapsPanel, f.width - o0);
-  const float* a = x + c0 * f.in.count() * f.batch;
-  const float* b = dy + o0 * f.out.count() * f.batch;
+  const Dim batch = (f.batch + kTermSize<T> - 1) / kTermSize<T>;  // terms
+  const Term<T>* a = x + c0 * f.in.count() * batch;
+  const Term<T>* b = dy + o0 * f.out.count() * batch;
   size_t begin = 0;
   for (Dim tap = 0; tap < f.taps; ++tap) {
     size_t end = begin;
@@ -101,15 +140,24 @@ void sum_taps(const TapsForm& f, const float* x, const float* dy, Dim x_panel, D
         std::fill_n(sums + i * f.width, columns, 0.0f);
       for (size_t i = begin; i < end; ++i) {
         const TapRun& run = f.runs[i];
-        band<true>(some, a + run.from * f.batch * rows + r, rows, b + run.to * f.batch * columns,
-                   columns, run.count * f.batch, sums, f.width, columns, i > begin);
+        band<true>(some, a + run.from * batch * rows + r, rows, b + run.to * batch * columns,
+                   columns, run.count * batch, sums, f.width, columns, i > begin);
       }
     }
     begin = end;
   }
 }
 
-bool taps_fuse() { return HWY_NATIVE_FMA != 0; }
+template <class T>
+TapsLoops<T> taps_loops_of(const char* key, bool native) {
+  return {pack_pixels<T>, add_taps<T>, unpack_panel<T>, sum_taps<T>, key, native};
+}
+TapsLoops<float> taps_loops_f32() {
+  return taps_loops_of<float>(HWY_NATIVE_FMA ? "taps:fused" : "taps:unfused", true);
+}
+TapsLoops<Bfloat16> taps_loops_bf16() {
+  return taps_loops_of<Bfloat16>("taps:bfloat16", kHasPairs);
+}
 
 }  // namespace pl::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -117,159 +165,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(add_taps);
-HWY_EXPORT(sum_taps);
-HWY_EXPORT(taps_fuse);
+HWY_EXPORT(taps_loops_f32);
+HWY_EXPORT(taps_loops_bf16);
 
-namespace {
-
-constexpr Dim kBlockFloats = kTapsPanel * kTapsPanel;
-
-Dim panels_of(Dim channels) { return (channels + kTapsPanel - 1) / kTapsPanel; }
-const char* key_of() { return HWY_DYNAMIC_DISPATCH(taps_fuse)() ? "taps:fused" : "taps:unfused"; }
-Dim packed_floats(Dim pixels, Dim batch, Dim channels) {
-  return align_up(pixels * batch * channels, 16);
-}
-
-// images (batch, pixels, channels) to [panel][pixel][sample][channel].
-void pack(const float* images, Dim batch, const TapPixels& pixels, Dim channels, int threads,
-          float* packed) {
-  const Dim count = pixels.count();
-  parallel_ranges(threads, count, batch * count * channels, [&](Dim begin, Dim end) {
-    for (Dim b = 0; b < batch; ++b)
-      for (Dim pixel = begin; pixel < end; ++pixel) {
-        const Dim at = pixels.used[static_cast<size_t>(pixel)];
-        for (Dim c = 0; c < channels; c += kTapsPanel) {
-          const Dim some = std::min(kTapsPanel, channels - c);
-          std::copy_n(images + (b * pixels.total + at) * channels + c, some,
-                      packed + c * count * batch + (pixel * batch + b) * some);
-        }
-      }
-  });
-}
-
-// Panel `panel` of the result to its place in images, with bias (or null) and relu.
-void unpack(const TapsForm& f, const float* packed, Dim panel, const float* bias, bool relu,
-            float* images) {
-  const Dim first = panel * kTapsPanel, count = std::min(kTapsPanel, f.width - first);
-  const float zeros[kTapsPanel] = {};
-  for (Dim b = 0; b < f.batch; ++b) {
-    Dim next = 0;  // packed pixel
-    for (Dim pixel = 0; pixel < f.out.total; ++pixel) {
-      const bool used = next < f.out.count() && f.out.used[static_cast<size_t>(next)] == pixel;
-      const float* from = used ? packed + (next++ * f.batch + b) * count : zeros;
-      float* to = images + (b * f.out.total + pixel) * f.width + first;
-      for (Dim c = 0; c < count; ++c) to[c] = bias ? from[c] + bias[first + c] : from[c];
-      for (Dim c = 0; relu && c < count; ++c) to[c] = to[c] <= 0.0f ? 0.0f : to[c];
-    }
-  }
-}
-
-Bytes footprint_of(const TapsForm& f) {
-  return static_cast<Bytes>(f.runs.size() * sizeof(TapRun)) +
-         (f.in.count() + f.out.count()) * static_cast<Bytes>(sizeof(Dim));
-}
-
-// Forward, or from dy to dx. Workspace: the input packed, the result packed, and for each thread a
-// block of weights.
-class TapsConv final : public Kernel {
- public:
-  TapsConv(TapsForm f, const Conv2dForm& conv, bool turned, int threads)
-      : f_(std::move(f)), bias_(conv.bias), relu_(conv.relu), turned_(turned), threads_(threads) {
-    in_ = packed_floats(f_.in.count(), f_.batch, f_.depth);
-    out_ = packed_floats(f_.out.count(), f_.batch, f_.width);
-    workspace_bytes = (in_ + out_ + threads * kBlockFloats) * static_cast<Bytes>(sizeof(float));
-    key = key_of();
-    footprint = static_cast<Bytes>(sizeof *this) + footprint_of(f_);
-  }
-
-  void run(void* const* in, void* const* out, void* workspace) override {
-    const float* w = static_cast<const float*>(in[turned_ ? 0 : 1]);
-    const float* x = static_cast<const float*>(in[turned_ ? 1 : 0]);
-    const float* bias = bias_ && !turned_ ? static_cast<const float*>(in[2]) : nullptr;
-    float* packed = static_cast<float*>(workspace);
-    pack(x, f_.batch, f_.in, f_.depth, threads_, packed);
-    const Dim panels = panels_of(f_.width);
-    parallel_ranges(threads_, panels, f_.taps * f_.depth * f_.width, [&](Dim begin, Dim end) {
-      float* block = packed + in_ + out_ + omp_get_thread_num() * kBlockFloats;
-      for (Dim panel = begin; panel < end; ++panel) {
-        float* result = packed + in_ + panel * kTapsPanel * f_.out.count() * f_.batch;
-        HWY_DYNAMIC_DISPATCH(add_taps)(f_, packed, w, turned_, panel, block, result);
-        unpack(f_, result, panel, bias, relu_, static_cast<float*>(out[0]));
-      }
-    });
-  }
-
- private:
-  TapsForm f_;
-  bool bias_, relu_, turned_;
-  int threads_;
-  Dim in_, out_;  // floats
-};
-
-// Workspace: x and dy packed.
-class TapsWeightGradient final : public Kernel {
- public:
-  TapsWeightGradient(const Conv2dForm& conv, int threads)
-      : f_(taps_forward(conv)), bias_(conv.bias), threads_(threads) {
-    x_ = packed_floats(f_.in.count(), f_.batch, f_.depth);
-    workspace_bytes = (x_ + packed_floats(f_.out.count(), f_.batch, f_.width)) *
-                      static_cast<Bytes>(sizeof(float));
-    key = key_of();
-    footprint = static_cast<Bytes>(sizeof *this) + footprint_of(f_);
-  }
-
-  void run(void* const* in, void* const* out, void* workspace) override {
-    const float* dy = static_cast<const float*>(in[1]);
-    float* x_packed = static_cast<float*>(workspace);
-    float* dy_packed = x_packed + x_;
-    pack(static_cast<const float*>(in[0]), f_.batch, f_.in, f_.depth, threads_, x_packed);
-    pack(dy, f_.batch, f_.out, f_.width, threads_, dy_packed);
-    const Dim across = panels_of(f_.width), tasks = panels_of(f_.depth) * across;
-    parallel_ranges(threads_, tasks, f_.taps * f_.depth * f_.width, [&](Dim begin, Dim end) {
-      for (Dim task = begin; task < end; ++task) HWY_DYNAMIC_DISPATCH(sum_taps)
-      (f_, x_packed, dy_packed, task / across, task % across, static_cast<float*>(out[0]));
-    });
-    if (bias_) sum_bias(dy, static_cast<float*>(out[1]));
-  }
-
- private:
-  void sum_bias(const float* dy, float* db) const {
-    std::fill_n(db, f_.width, 0.0f);
-    for (Dim i = 0; i < f_.batch * f_.out.total; ++i)
-      for (Dim o = 0; o < f_.width; ++o) db[o] += dy[i * f_.width + o];
-  }
-
-  TapsForm f_;
-  bool bias_;
-  int threads_;
-  Dim x_;  // floats
-};
-
-bool supported(const PrepareCall& call, const Conv2dForm& f) {
-  return call.in[0].dtype == Dtype::float32 && f.batch > 0 && taps_suit(f);
-}
-
-}  // namespace
-
-std::unique_ptr<Kernel> conv2d_taps(const PrepareCall& call) {
-  const Conv2dForm f = conv2d_form(call.in, call.attrs);
-  if (!supported(call, f)) return nullptr;
-  return std::make_unique<TapsConv>(taps_forward(f), f, false, call.backend.threads());
-}
-
-std::unique_ptr<Kernel> conv2d_input_gradient_taps(const PrepareCall& call) {
-  Conv2dForm f = conv2d_input_gradient_form(call.in, call.attrs);
-  if (!supported(call, f)) return nullptr;
-  f.relu = false;
-  return std::make_unique<TapsConv>(taps_backward(f), f, true, call.backend.threads());
-}
-
-std::unique_ptr<Kernel> conv2d_weight_gradient_taps(const PrepareCall& call) {
-  const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
-  if (!supported(call, f)) return nullptr;
-  return std::make_unique<TapsWeightGradient>(f, call.backend.threads());
-}
+TapsLoops<float> taps_loops(float) { return HWY_DYNAMIC_DISPATCH(taps_loops_f32)(); }
+TapsLoops<Bfloat16> taps_loops(Bfloat16) { return HWY_DYNAMIC_DISPATCH(taps_loops_bf16)(); }
 
 }  // namespace pl::cpu
 #endif  // HWY_ONCE

@@ -1,24 +1,22 @@
-// Kernels of conv2d by Winograd's algorithm (conv2d_winograd.h), float32, compiled once for each
-// SIMD target. With d a 4x4 patch of the input, g the kernel and y a 2x2 tile of the output:
+// Loops of conv2d by Winograd's algorithm (conv2d_winograd.h), float32 and bfloat16, compiled once
+// for each SIMD target. With d a 4x4 patch of the input, g the kernel and y a 2x2 tile of the
+// output:
 //
 //     y  = A' ((G g G') * (B' d B)) A           * is element by element, summed over channels:
 //     dg = G' ((B' d B) * (A dy A')) G          16 matrix products, one for each plane
 //
-// Tiles are what threads share out, and work on in blocks whose planes stay in the second-level
-// cache; the weight gradient sums chunks of tiles of a fixed size, one after the other. Sums run in
-// order of the inner index: bits depend neither on threads nor on the vector width, only on whether
-// the target fuses multiplication and addition.
+// All of it is computed in float32. bfloat16 is rounded three times: as the planes of d (or dy) and
+// of g are stored, which are the terms of the products, and at the end. Sums run in order of the
+// inner index: bits depend neither on threads nor on the vector width, only on whether the target
+// fuses multiplication and addition.
 #include "op/conv2d_winograd.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "op/conv2d_winograd_simd.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again.
-#include <omp.h>
-
 #include <algorithm>
 
-#include "backend/cpu/parallel.h"
 #include "hwy/highway.h"
 #include "op/kernel.h"
 
@@ -94,133 +92,175 @@ HWY_INLINE void both_sides(const FloatVector* x, FloatVector* result) {
   for (int row = 0; row < T::out; ++row) T::apply(once + row, T::out, result + row * T::out);
 }
 
-// A square of `size` pixels at (top, left), one vector of channels; zeros outside the image.
-template <int size>
-HWY_INLINE void load_square(const float* image, Dim top, Dim left, Dim height, Dim width,
-                            Dim channels, FloatVector* to) {
-  const Floats d;
-  const bool inside = top >= 0 && left >= 0 && top + size <= height && left + size <= width;
-  for (int r = 0; r < size; ++r)
-    for (int c = 0; c < size; ++c) {
-      const Dim y = top + r, x = left + c;
-      const bool real = inside || (y >= 0 && y < height && x >= 0 && x < width);
-      to[r * size + c] = real ? hn::LoadU(d, image + (y * width + x) * channels) : hn::Zero(d);
+// Where rows of planes come from: `seek` a row, then `load` a vector of its channels as a square.
+// Tiles of images (batch, height, width, channels): row i is tile first + i, beginning at pixel
+// (2 r - before_h, 2 c - before_w) of its image; zeros outside, and from row `count` on.
+template <class T, int size>
+struct TileRows {
+  const T* images;
+  Dim rows, columns;  // of tiles in an image
+  Dim height, width, channels, before_h, before_w;
+  Dim first, count;
+  const T* image = nullptr;
+  Dim top = 0, left = 0;
+  bool real = false, inside = false;
+
+  HWY_INLINE void seek(Dim i) {
+    const Dim tile = first + i;
+    real = i < count;
+    image = images + tile / (rows * columns) * height * width * channels;
+    top = tile / columns % rows * kTile - before_h;
+    left = tile % columns * kTile - before_w;
+    inside = top >= 0 && left >= 0 && top + size <= height && left + size <= width;
+  }
+  HWY_INLINE void load_square(Dim channel, FloatVector* to) const {
+    if (inside && real) {
+      const T* from = image + (top * width + left) * channels + channel;
+      for (int r = 0; r < size; ++r)
+        for (int c = 0; c < size; ++c) to[r * size + c] = load(from + (r * width + c) * channels);
+      return;
     }
+    for (int r = 0; r < size; ++r)
+      for (int c = 0; c < size; ++c) {
+        const Dim y = top + r, x = left + c;
+        const bool here = real && y >= 0 && y < height && x >= 0 && x < width;
+        to[r * size + c] =
+            here ? load(image + (y * width + x) * channels + channel) : hn::Zero(Floats());
+      }
+  }
+};
+
+template <class T>
+TileRows<T, kPatch> input_rows(const WinogradForm& f, const T* x, Dim first, Dim count) {
+  return {x, f.rows(), f.columns(), f.h_in, f.w_in, f.depth, f.before_h, f.before_w, first, count};
+}
+template <class T>
+TileRows<T, kTile> output_rows(const WinogradForm& f, const T* dy, Dim first, Dim count) {
+  return {dy, f.rows(), f.columns(), f.h_out, f.w_out, f.width, 0, 0, first, count};
 }
 
-// Planes of the tiles [first, first + count): T::out squared planes (count, channels), `stride`
-// floats apart.
+// Kernels (3, 3, channels, filters); a row is a channel, a square the 3x3 of a vector of filters.
 template <class T>
-void planes_of(const WinogradTiles& t, const float* images, Dim first, Dim count, Dim stride,
-               float* planes) {
-  const Floats d;
-  for (Dim i = 0; i < count; ++i) {
-    const Dim tile = first + i, image = tile / (t.rows * t.columns);
-    const Dim top = tile / t.columns % t.rows * kTile - t.before_h;
-    const Dim left = tile % t.columns * kTile - t.before_w;
-    const float* from = images + image * t.height * t.width * t.channels;
-    for (Dim c = 0; c < t.channels; c += kWidth) {
-      FloatVector x[T::in * T::in], y[T::out * T::out];
-      load_square<T::in>(from + c, top, left, t.height, t.width, t.channels, x);
-      both_sides<T>(x, y);
-      for (int p = 0; p < T::out * T::out; ++p)
-        hn::StoreU(y[p], d, planes + p * stride + i * t.channels + c);
+struct KernelRows {
+  const T* w;
+  Dim channels, filters;
+  Dim row = 0;
+  HWY_INLINE void seek(Dim i) { row = i; }
+  HWY_INLINE void load_square(Dim filter, FloatVector* to) const {
+    for (int tap = 0; tap < 9; ++tap) to[tap] = load(w + (tap * channels + row) * filters + filter);
+  }
+};
+
+// Planes (rows, columns) from `source`, with terms along the columns.
+template <class M, class E, class Source>
+HWY_INLINE void planes_along(Source source, Dim rows, Dim columns, const WinogradPlanes<E>& to) {
+  for (Dim i = 0; i < rows; ++i) {
+    source.seek(i);
+    for (Dim c = 0; c < columns; c += kWidth) {
+      FloatVector x[M::in * M::in], y[M::out * M::out];
+      source.load_square(c, x);
+      both_sides<M>(x, y);
+      for (int p = 0; p < M::out * M::out; ++p) store_within(y[p], to.plane(p), i * columns + c);
     }
   }
 }
 
-void input_planes(const WinogradTiles& t, const float* images, Dim first, Dim count, Dim stride,
-                  float* planes) {
-  planes_of<FromInput>(t, images, first, count, stride, planes);
+// The same for rows [begin, end), with terms across them.
+template <class M, class Source>
+HWY_INLINE void planes_across(Source source, Dim begin, Dim end, Dim columns, Dim pitch,
+                              const WinogradPlanes<float>& to) {
+  for (Dim i = begin; i < end; ++i) {
+    source.seek(i);
+    for (Dim c = 0; c < columns; c += kWidth) {
+      FloatVector x[M::in * M::in], y[M::out * M::out];
+      source.load_square(c, x);
+      both_sides<M>(x, y);
+      for (int p = 0; p < M::out * M::out; ++p) store_terms(y[p], to.plane(p) + i * pitch + c);
+    }
+  }
 }
-void output_planes(const WinogradTiles& t, const float* images, Dim first, Dim count, Dim stride,
-                   float* planes) {
-  planes_of<FromOutput>(t, images, first, count, stride, planes);
+template <class M, class Source>
+HWY_INLINE void planes_across(Source source, Dim begin, Dim end, Dim columns, Dim pitch,
+                              const WinogradPlanes<BfloatPair>& to) {
+  Source next = source;
+  for (Dim i = begin; i < end; i += 2) {
+    source.seek(i);
+    next.seek(i + 1);
+    for (Dim c = 0; c < columns; c += kWidth) {
+      FloatVector x[M::in * M::in], y[M::out * M::out], z[M::out * M::out];
+      source.load_square(c, x);
+      both_sides<M>(x, y);
+      next.load_square(c, x);
+      both_sides<M>(x, z);
+      for (int p = 0; p < M::out * M::out; ++p)
+        store_terms(y[p], z[p], to.plane(p) + i / 2 * pitch + c);
+    }
+  }
+}
+
+template <class T>
+void kernel_planes(const WinogradForm& f, const T* w, Dim begin, Dim end,
+                   const WinogradPlanes<Term<T>>& to) {
+  planes_across<FromKernel>(KernelRows<T>{w, f.depth, f.width}, begin, end, f.width, f.width, to);
+}
+
+// With the kernel turned round and its axes exchanged: w is (3, 3, width, depth). In blocks of 16
+// by 16.
+template <class T>
+void turned_planes(const WinogradForm& f, const T* w, Dim begin, Dim end,
+                   const WinogradPlanes<Term<T>>& to) {
+  float plain[kLanes * kLanes], part[9 * kLanes * kLanes];  // part: [tap][depth][width]
+  for (Dim o = begin; o < end; o += kLanes)
+    for (Dim c = 0; c < f.width; c += kLanes) {
+      for (int tap = 0; tap < 9; ++tap) {
+        for (Dim j = 0; j < kLanes; ++j)
+          for (Dim i = 0; i < kLanes; i += kWidth)
+            store(load(w + (tap * f.width + c + j) * f.depth + o + i), plain + j * kLanes + i);
+        transpose_block(plain, kLanes, kLanes, kLanes, part + (8 - tap) * kLanes * kLanes);
+      }
+      const WinogradPlanes<Term<T>> here{to.data + o / kTermSize<T> * f.width + c, to.stride};
+      planes_across<FromKernel>(KernelRows<float>{part, kLanes, kLanes}, 0, kLanes, kLanes, f.width,
+                                here);
+    }
+}
+
+template <class T>
+void weight_planes(const WinogradForm& f, bool turned, const T* w, Dim begin, Dim end,
+                   const WinogradPlanes<Term<T>>& to) {
+  turned ? turned_planes(f, w, begin, end, to) : kernel_planes(f, w, begin, end, to);
 }
 
 // Tiles of the output from planes (count, width), with bias (or null) and relu.
-void output_tiles(const WinogradForm& f, const float* planes, Dim stride, Dim first, Dim count,
-                  const float* bias, bool relu, float* images) {
+template <class T>
+HWY_INLINE void output_tiles(const WinogradForm& f, const WinogradBlock<T>& b, Dim first,
+                             Dim count) {
   const Floats d;
   const auto zero = hn::Zero(d);
   for (Dim i = 0; i < count; ++i) {
     const Dim tile = first + i, image = tile / (f.rows() * f.columns());
     const Dim top = tile / f.columns() % f.rows() * kTile, left = tile % f.columns() * kTile;
     const Dim rows = std::min(kTile, f.h_out - top), columns = std::min(kTile, f.w_out - left);
-    float* to = images + ((image * f.h_out + top) * f.w_out + left) * f.width;
+    T* to = b.y + ((image * f.h_out + top) * f.w_out + left) * f.width;
     for (Dim o = 0; o < f.width; o += kWidth) {
       FloatVector m[kPlanes], y[kTile * kTile];
-      for (int p = 0; p < kPlanes; ++p) m[p] = hn::LoadU(d, planes + p * stride + i * f.width + o);
+      for (int p = 0; p < kPlanes; ++p) m[p] = load(b.after.plane(p) + i * f.width + o);
       both_sides<ToOutput>(m, y);
-      const auto add = bias ? hn::LoadU(d, bias + o) : zero;
+      const auto add = b.bias ? load(b.bias + o) : zero;
       for (Dim r = 0; r < rows; ++r)
         for (Dim c = 0; c < columns; ++c) {
           auto v = hn::Add(y[r * kTile + c], add);
-          if (relu) v = hn::IfThenElse(hn::Le(v, zero), zero, v);
-          hn::StoreU(v, d, to + (r * f.w_out + c) * f.width + o);
+          if (b.relu) v = hn::IfThenElse(hn::Le(v, zero), zero, v);
+          store_numbers(v, to + (r * f.w_out + c) * f.width + o);
         }
     }
   }
 }
 
-// Weights w (3, 3, channels, filters), rows [begin, end) of channels, to planes (channels,
-// filters).
-void kernel_planes(const float* w, Dim channels, Dim filters, Dim begin, Dim end, Dim stride,
-                   float* planes) {
-  const Floats d;
-  for (Dim c = begin; c < end; ++c)
-    for (Dim o = 0; o < filters; o += kWidth) {
-      FloatVector g[9], u[kPlanes];
-      for (int tap = 0; tap < 9; ++tap)
-        g[tap] = hn::LoadU(d, w + (tap * channels + c) * filters + o);
-      both_sides<FromKernel>(g, u);
-      for (int p = 0; p < kPlanes; ++p) hn::StoreU(u[p], d, planes + p * stride + c * filters + o);
-    }
-}
-
-// The same with the kernel turned round and its axes exchanged: planes (filters, channels), rows
-// [begin, end) of filters, both multiples of 16.
-void turned_planes(const float* w, Dim channels, Dim filters, Dim begin, Dim end, Dim stride,
-                   float* planes) {
-  const Floats d;
-  float part[9 * kLanes * kLanes];  // [tap][filter][channel]
-  for (Dim o = begin; o < end; o += kLanes)
-    for (Dim c = 0; c < channels; c += kLanes) {
-      for (int tap = 0; tap < 9; ++tap)
-        for (Dim j = 0; j < kLanes; ++j)
-          for (Dim i = 0; i < kLanes; ++i)
-            part[((8 - tap) * kLanes + i) * kLanes + j] =
-                w[(tap * channels + c + j) * filters + o + i];
-      for (Dim i = 0; i < kLanes; ++i)
-        for (Dim j = 0; j < kLanes; j += kWidth) {
-          FloatVector g[9], u[kPlanes];
-          for (int tap = 0; tap < 9; ++tap)
-            g[tap] = hn::LoadU(d, part + (tap * kLanes + i) * kLanes + j);
-          both_sides<FromKernel>(g, u);
-          for (int p = 0; p < kPlanes; ++p)
-            hn::StoreU(u[p], d, planes + p * stride + (o + i) * channels + c + j);
-        }
-    }
-}
-
-// dw (3, 3, channels, filters), rows [begin, end) of channels, from planes (channels, filters).
-void kernel_of_planes(const float* planes, Dim stride, Dim channels, Dim filters, Dim begin,
-                      Dim end, float* dw) {
-  const Floats d;
-  for (Dim c = begin; c < end; ++c)
-    for (Dim o = 0; o < filters; o += kWidth) {
-      FloatVector s[kPlanes], g[9];
-      for (int p = 0; p < kPlanes; ++p) s[p] = hn::LoadU(d, planes + p * stride + c * filters + o);
-      both_sides<ToKernel>(s, g);
-      for (int tap = 0; tap < 9; ++tap)
-        hn::StoreU(g[tap], d, dw + (tap * channels + c) * filters + o);
-    }
-}
-
 // c (rows, columns) = a (rows, depth) x b (depth, columns), in panels of 64 columns and 64 of the
 // inner index, which the first-level cache holds.
 constexpr Dim kPanel = 64;
-void multiply_plane(const float* a, const float* b, Dim rows, Dim depth, Dim columns, float* c) {
+template <class E>
+void multiply_plane(const E* a, const E* b, Dim rows, Dim depth, Dim columns, float* c) {
   for (Dim j = 0; j < columns; j += kPanel)
     for (Dim k = 0; k < depth; k += kPanel)
       for (Dim r = 0; r < rows; r += kRows)
@@ -230,25 +270,80 @@ void multiply_plane(const float* a, const float* b, Dim rows, Dim depth, Dim col
 }
 
 // c (rows, columns) (+)= a' b with a (depth, rows), b (depth, columns).
-void multiply_across(const float* a, const float* b, Dim rows, Dim depth, Dim columns, bool add,
-                     float* c) {
+template <class E>
+void multiply_across(const E* a, const E* b, Dim rows, Dim depth, Dim columns, bool add, float* c) {
   for (Dim j = 0; j < columns; j += kPanel)
     for (Dim r = 0; r < rows; r += kRows)
       band<true>(std::min<Dim>(kRows, rows - r), a + r, rows, b + j, columns, depth,
                  c + r * columns + j, columns, std::min(kPanel, columns - j), add);
 }
 
-// sums[o] = sum over pixels of dy (pixels, filters), for filters [begin, end).
-void sum_pixels(const float* dy, Dim pixels, Dim filters, Dim begin, Dim end, float* sums) {
-  const Floats d;
+template <class T>
+void run_block(const WinogradForm& f, const WinogradBlock<T>& b, Dim first, Dim count) {
+  planes_along<FromInput>(input_rows(f, b.x, first, count), count, f.depth, b.before);
+  for (Dim p = 0; p < kPlanes; ++p)
+    multiply_plane(b.before.plane(p), b.weights.plane(p), count, f.depth / kTermSize<T>, f.width,
+                   b.after.plane(p));
+  output_tiles(f, b, first, count);
+}
+
+template <class T>
+void chunk_planes(const WinogradForm& f, const WinogradChunk<T>& c, Dim first, Dim begin, Dim end) {
+  planes_across<FromInput>(input_rows(f, c.x, first, end), begin, end, f.depth, f.depth,
+                           c.x_planes);
+  planes_across<FromOutput>(output_rows(f, c.dy, first, end), begin, end, f.width, f.width,
+                            c.dy_planes);
+}
+
+template <class T>
+void sum_plane(const WinogradForm& f, const WinogradChunk<T>& c, Dim p, Dim count, bool add) {
+  const Dim terms = (count + kTermSize<T> - 1) / kTermSize<T>;
+  multiply_across(c.x_planes.plane(p), c.dy_planes.plane(p), f.depth, terms, f.width, add,
+                  c.sums.plane(p));
+}
+
+template <class T>
+void kernel_of_planes(const WinogradForm& f, const WinogradPlanes<float>& sums, Dim begin, Dim end,
+                      T* dw) {
+  for (Dim c = begin; c < end; ++c)
+    for (Dim o = 0; o < f.width; o += kWidth) {
+      FloatVector s[kPlanes], g[9];
+      for (int p = 0; p < kPlanes; ++p) s[p] = load(sums.plane(p) + c * f.width + o);
+      both_sides<ToKernel>(s, g);
+      for (int tap = 0; tap < 9; ++tap)
+        store_numbers(g[tap], dw + (tap * f.depth + c) * f.width + o);
+    }
+}
+
+template <class T>
+void sum_pixels(const WinogradForm& f, const T* dy, Dim begin, Dim end, float* sums) {
+  const Dim pixels = f.batch * f.h_out * f.w_out;
   for (Dim o = begin; o < end; o += kWidth) {
-    auto sum = hn::Zero(d);
-    for (Dim i = 0; i < pixels; ++i) sum = hn::Add(sum, hn::LoadU(d, dy + i * filters + o));
-    hn::StoreU(sum, d, sums + o);
+    auto sum = hn::Zero(Floats());
+    for (Dim i = 0; i < pixels; ++i) sum = hn::Add(sum, load(dy + i * f.width + o));
+    store(sum, sums + o);
   }
 }
 
-bool winograd_fuses() { return HWY_NATIVE_FMA != 0; }
+template <class T>
+WinogradLoops<T> winograd_loops_of(const char* key, bool native) {
+  return {weight_planes<T>,
+          run_block<T>,
+          chunk_planes<T>,
+          sum_plane<T>,
+          kernel_of_planes<float>,
+          kernel_of_planes<T>,
+          sum_pixels<T>,
+          key,
+          native};
+}
+WinogradLoops<float> winograd_loops_f32() {
+  return winograd_loops_of<float>(HWY_NATIVE_FMA ? "winograd-2x2:fused" : "winograd-2x2:unfused",
+                                  true);
+}
+WinogradLoops<Bfloat16> winograd_loops_bf16() {
+  return winograd_loops_of<Bfloat16>("winograd-2x2:bfloat16", kHasPairs);
+}
 
 }  // namespace pl::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -256,181 +351,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pl::cpu {
 
-HWY_EXPORT(winograd_fuses);
-HWY_EXPORT(input_planes);
-HWY_EXPORT(output_planes);
-HWY_EXPORT(output_tiles);
-HWY_EXPORT(kernel_planes);
-HWY_EXPORT(turned_planes);
-HWY_EXPORT(kernel_of_planes);
-HWY_EXPORT(multiply_plane);
-HWY_EXPORT(multiply_across);
-HWY_EXPORT(sum_pixels);
+HWY_EXPORT(winograd_loops_f32);
+HWY_EXPORT(winograd_loops_bf16);
 
-namespace {
-
-constexpr Dim kBlock = 48;  // tiles that a thread works on at a time
-// Tiles that the weight gradient adds at a time.
-Dim chunk_of(const WinogradForm& f) { return f.depth + f.width > 256 ? 96 : 192; }
-constexpr Dim kMultiple = 6;
-
-// Floats from one plane to the next. A line more than its size, so that an element's planes do not
-// fall into one set of the cache.
-Dim plane_stride(Dim rows, Dim columns) { return align_up(rows * columns, 16) + 16; }
-
-WinogradTiles input_tiles(const WinogradForm& f) {
-  return {f.rows(), f.columns(), f.h_in, f.w_in, f.depth, f.before_h, f.before_w};
-}
-
-const char* key_of() {
-  return HWY_DYNAMIC_DISPATCH(winograd_fuses)() ? "winograd-2x2:fused" : "winograd-2x2:unfused";
-}
-
-// Forward, or from dy to dx. Workspace: planes of the weights, then for each thread those of a
-// block of tiles, before and after the product.
-class WinogradConv final : public Kernel {
- public:
-  WinogradConv(const WinogradForm& f, const Conv2dForm& conv, bool turned, int threads)
-      : f_(f), bias_(conv.bias), relu_(conv.relu), turned_(turned), threads_(threads) {
-    weights_ = plane_stride(f.depth, f.width);
-    before_ = plane_stride(kBlock, f.depth);
-    after_ = plane_stride(kBlock, f.width);
-    workspace_bytes =
-        kPlanes * (weights_ + threads * (before_ + after_)) * static_cast<Bytes>(sizeof(float));
-    key = key_of();
-    library = "winograd";
-    footprint = sizeof *this;
-  }
-
-  void run(void* const* in, void* const* out, void* workspace) override {
-    const float* w = static_cast<const float*>(in[turned_ ? 0 : 1]);
-    const float* x = static_cast<const float*>(in[turned_ ? 1 : 0]);
-    const float* bias = bias_ && !turned_ ? static_cast<const float*>(in[2]) : nullptr;
-    float* y = static_cast<float*>(out[0]);
-    float* weights = static_cast<float*>(workspace);
-    const Dim work = kPlanes * f_.depth * f_.width;
-    parallel_ranges(
-        threads_, f_.depth, work,
-        [&](Dim begin, Dim end) {
-          if (turned_) HWY_DYNAMIC_DISPATCH(turned_planes)
-          (w, f_.width, f_.depth, begin, end, weights_, weights);
-          else HWY_DYNAMIC_DISPATCH(kernel_planes)(w, f_.depth, f_.width, begin, end, weights_,
-                                                   weights);
-        },
-        16);
-    parallel_ranges(
-        threads_, f_.tiles(), f_.tiles() * work,
-        [&](Dim begin, Dim end) {
-          float* own = weights + kPlanes * (weights_ + omp_get_thread_num() * (before_ + after_));
-          for (Dim first = begin; first < end; first += kBlock)
-            run_block(x, weights, own, first, std::min(kBlock, end - first), bias, y);
-        },
-        kMultiple);
-  }
-
- private:
-  void run_block(const float* x, const float* weights, float* before, Dim first, Dim count,
-                 const float* bias, float* y) const {
-    float* after = before + kPlanes * before_;
-    HWY_DYNAMIC_DISPATCH(input_planes)(input_tiles(f_), x, first, count, before_, before);
-    for (Dim p = 0; p < kPlanes; ++p) HWY_DYNAMIC_DISPATCH(multiply_plane)
-    (before + p * before_, weights + p * weights_, count, f_.depth, f_.width, after + p * after_);
-    HWY_DYNAMIC_DISPATCH(output_tiles)(f_, after, after_, first, count, bias, relu_, y);
-  }
-
-  WinogradForm f_;
-  bool bias_, relu_, turned_;
-  int threads_;
-  Dim weights_, before_, after_;  // floats from one plane to the next
-};
-
-// Workspace: planes of the sums, then those of a chunk of tiles of x and of dy. Threads share out
-// tiles while planes are made, and planes while they are multiplied.
-class WinogradWeightGradient final : public Kernel {
- public:
-  WinogradWeightGradient(const Conv2dForm& conv, int threads)
-      : f_(winograd_forward(conv)), bias_(conv.bias), threads_(threads) {
-    sums_ = plane_stride(f_.depth, f_.width);
-    chunk_ = chunk_of(f_);
-    x_ = plane_stride(chunk_, f_.depth);
-    dy_ = plane_stride(chunk_, f_.width);
-    workspace_bytes = kPlanes * (sums_ + x_ + dy_) * static_cast<Bytes>(sizeof(float));
-    key = key_of();
-    library = "winograd";
-    footprint = sizeof *this;
-  }
-
-  void run(void* const* in, void* const* out, void* workspace) override {
-    const float* x = static_cast<const float*>(in[0]);
-    const float* dy = static_cast<const float*>(in[1]);
-    float* dw = static_cast<float*>(out[0]);
-    float* sums = static_cast<float*>(workspace);
-    for (Dim first = 0; first < f_.tiles(); first += chunk_)
-      add_chunk(x, dy, sums, first, std::min(chunk_, f_.tiles() - first));
-    parallel_ranges(threads_, f_.depth, kPlanes * f_.depth * f_.width, [&](Dim begin, Dim end) {
-      HWY_DYNAMIC_DISPATCH(kernel_of_planes)(sums, sums_, f_.depth, f_.width, begin, end, dw);
-    });
-    if (!bias_) return;
-    const Dim pixels = f_.batch * f_.h_out * f_.w_out;
-    parallel_ranges(
-        threads_, f_.width, pixels * f_.width,
-        [&](Dim begin, Dim end) {
-          HWY_DYNAMIC_DISPATCH(sum_pixels)
-          (dy, pixels, f_.width, begin, end, static_cast<float*>(out[1]));
-        },
-        16);
-  }
-
- private:
-  void add_chunk(const float* x, const float* dy, float* sums, Dim first, Dim count) const {
-    float* x_planes = sums + kPlanes * sums_;
-    float* dy_planes = x_planes + kPlanes * x_;
-    const WinogradTiles from_x = input_tiles(f_);
-    const WinogradTiles from_dy{f_.rows(), f_.columns(), f_.h_out, f_.w_out, f_.width, 0, 0};
-    parallel_ranges(threads_, count, count * kPlanes * f_.depth, [&](Dim begin, Dim end) {
-      HWY_DYNAMIC_DISPATCH(input_planes)
-      (from_x, x, first + begin, end - begin, x_, x_planes + begin * f_.depth);
-      HWY_DYNAMIC_DISPATCH(output_planes)
-      (from_dy, dy, first + begin, end - begin, dy_, dy_planes + begin * f_.width);
-    });
-    parallel_ranges(threads_, kPlanes, kPlanes * count * f_.depth * f_.width,
-                    [&](Dim begin, Dim end) {
-                      for (Dim p = begin; p < end; ++p) HWY_DYNAMIC_DISPATCH(multiply_across)
-                      (x_planes + p * x_, dy_planes + p * dy_, f_.depth, count, f_.width, first > 0,
-                       sums + p * sums_);
-                    });
-  }
-
-  WinogradForm f_;
-  bool bias_;
-  int threads_;
-  Dim chunk_;          // tiles
-  Dim sums_, x_, dy_;  // floats from one plane to the next
-};
-
-bool supported(const PrepareCall& call, const Conv2dForm& f, const WinogradForm& tiles) {
-  return call.in[0].dtype == Dtype::float32 && f.batch > 0 && winograd_suits(f, tiles);
-}
-
-}  // namespace
-
-std::unique_ptr<Kernel> conv2d_winograd(const PrepareCall& call) {
-  const Conv2dForm f = conv2d_form(call.in, call.attrs);
-  if (!supported(call, f, winograd_forward(f))) return nullptr;
-  return std::make_unique<WinogradConv>(winograd_forward(f), f, false, call.backend.threads());
-}
-
-std::unique_ptr<Kernel> conv2d_input_gradient_winograd(const PrepareCall& call) {
-  Conv2dForm f = conv2d_input_gradient_form(call.in, call.attrs);
-  if (!supported(call, f, winograd_backward(f))) return nullptr;
-  f.relu = false;
-  return std::make_unique<WinogradConv>(winograd_backward(f), f, true, call.backend.threads());
-}
-
-std::unique_ptr<Kernel> conv2d_weight_gradient_winograd(const PrepareCall& call) {
-  const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
-  if (!supported(call, f, winograd_forward(f))) return nullptr;
-  return std::make_unique<WinogradWeightGradient>(f, call.backend.threads());
+WinogradLoops<float> winograd_loops(float) { return HWY_DYNAMIC_DISPATCH(winograd_loops_f32)(); }
+WinogradLoops<Bfloat16> winograd_loops(Bfloat16) {
+  return HWY_DYNAMIC_DISPATCH(winograd_loops_bf16)();
 }
 
 }  // namespace pl::cpu

@@ -10,6 +10,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "op/bfloat_pair.h"
 #include "op/kernel.h"
 #include "op/recurrent_data.h"
 
@@ -17,8 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #include "op/recurrent_simd-inl.h"
-#include "op/simd_math-inl.h"
-#include "op/simd_product-inl.h"
 
 // Units [j, j + n) of one sample in one step: gates from their sums, then c and h. `sums`: [gate]
 // [unit] of the panel; `c_state` holds the old c and gets the new.

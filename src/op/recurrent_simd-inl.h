@@ -1,11 +1,14 @@
 // What the SIMD kernels of recurrent ops share. Included by `*_simd.cc` files inside their
-// namespace pl::cpu::HWY_NAMESPACE, after simd_math-inl.h and simd_product-inl.h, once for each
-// target.
+// namespace pl::cpu::HWY_NAMESPACE, once for each target; it brings simd_math-inl.h and
+// simd_product-inl.h with it.
 //
 // A thread takes its samples through all steps on its own: nothing waits for another thread within
 // a sequence. Per step, their states meet the packed weights panel by panel, in blocks of up to
 // kRows samples; the gates of a unit are neighbours in a panel, so that a block goes through its
 // cell while it is in the first cache. Sums run in order of the units, whatever the block.
+
+#include "op/simd_math-inl.h"
+#include "op/simd_product-inl.h"
 
 // Samples that go through all steps together: their states stay in the second cache.
 constexpr Dim kGroup = 48;

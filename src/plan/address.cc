@@ -3,7 +3,9 @@
 // of the best order and fitted again; then a depth-first search tries heights between.
 // Deterministic: rounds and nodes are counted, never timed.
 #include <algorithm>
-#include <numeric>
+#include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "plan/address_search.h"
 
@@ -17,19 +19,20 @@ constexpr int64_t kSearchVisits = 4'000, kMostSearchVisits = 2'000'000;  // for 
 constexpr int64_t kPromotionVisits = 1'000'000;  // of placed blocks, in all rounds
 constexpr int64_t kMostVisits = 50'000'000;      // before further orders are skipped
 
-// Places blocks one after the other, each at the lowest offset where it fits.
+// Places blocks one after the other, each at the lowest offset where it fits. Times are `Time`s:
+// narrow ones, where they do, are compared more at once.
+template <typename Time>
 class FirstFit {
  public:
   // Returns the height, or gives up (-1) once it reaches `limit`, if that is not negative.
   Bytes run(std::vector<Block>& blocks, const std::vector<int>& order, Bytes limit) {
-    begin_.clear();
-    end_.clear();
+    ids_.clear();
     start_.clear();
     last_.clear();
     Bytes height = 0;
     for (int id : order) {
       Block& block = blocks[index(id)];
-      place(block);
+      place(blocks, id);
       height = std::max(height, block.at + block.bytes);
       if (limit >= 0 && height >= limit) return -1;
     }
@@ -39,41 +42,56 @@ class FirstFit {
 
  private:
   // Most of what lies there lived at another time: looked through in runs that the compiler turns
-  // into vector comparisons.
-  static constexpr size_t kRun = 32;
+  // into vector comparisons, long ones first.
+  static constexpr size_t kRun = 32, kShortRun = 8;
 
-  void place(Block& block) {
+  void place(std::vector<Block>& blocks, int id) {
+    Block& block = blocks[index(id)];
+    const Time start = static_cast<Time>(block.start), last = static_cast<Time>(block.end);
     ByteOffset at = 0;
-    const size_t count = begin_.size();
-    size_t i = 0;
-    for (bool found = false; i < count && !found; i += found ? 0 : kRun) {
-      const size_t end = std::min(i + kRun, count);
-      if (!any_alive(block, i, end)) continue;
-      for (size_t k = i; k < end && !found; ++k) {
-        if (last_[k] < block.start || block.end < start_[k]) continue;
-        found = begin_[k] - at >= block.bytes;
-        if (!found) at = std::max(at, end_[k]);
+    const size_t count = ids_.size();
+    bool found = false;
+    auto look = [&](size_t from, size_t to) {
+      for (size_t k = from; k < to && !found; ++k) {
+        if (last_[k] < start || last < start_[k]) continue;
+        const Block& placed = blocks[index(ids_[k])];
+        found = placed.at - at >= block.bytes;
+        if (!found) at = std::max(at, placed.at + placed.bytes);
       }
+    };
+    size_t i = 0;
+    for (; i + kRun <= count && !found; i += found ? 0 : kRun) {
+      if (!any_alive<kRun>(start, last, i)) continue;
+      for (size_t k = i; k < i + kRun && !found; k += kShortRun)
+        if (any_alive<kShortRun>(start, last, k)) look(k, k + kShortRun);
     }
-    visits_ += static_cast<int64_t>(std::min(i, count));
+    if (!found) look(i, count);
+    visits_ += static_cast<int64_t>(found ? i : count);
     block.at = at;
-    const auto where = std::upper_bound(begin_.begin(), begin_.end(), at) - begin_.begin();
-    begin_.insert(begin_.begin() + where, at);
-    end_.insert(end_.begin() + where, at + block.bytes);
-    start_.insert(start_.begin() + where, block.start);
-    last_.insert(last_.begin() + where, block.end);
+    const auto above = std::upper_bound(
+        ids_.begin(), ids_.end(), at,
+        [&](ByteOffset offset, int other) { return offset < blocks[index(other)].at; });
+    const auto where = above - ids_.begin();
+    ids_.insert(above, id);
+    start_.insert(start_.begin() + where, start);
+    last_.insert(last_.begin() + where, last);
   }
 
-  // Whether one of the placed blocks [from, to) lives while `block` does.
-  bool any_alive(const Block& block, size_t from, size_t to) const {
-    int any = 0;
-    for (size_t k = from; k < to; ++k)
-      any |= static_cast<int>(last_[k] >= block.start) & static_cast<int>(start_[k] <= block.end);
-    return any != 0;
+  // Whether one of `run` placed blocks lives at a time within [start, last]: one of which neither
+  // difference is negative.
+  template <size_t run>
+  bool any_alive(Time start, Time last, size_t from) const {
+    const Time* first_of = start_.data() + from;
+    const Time* last_of = last_.data() + from;
+    Time dead = -1;
+    for (size_t k = 0; k < run; ++k)
+      dead = static_cast<Time>(
+          dead & (static_cast<Time>(last_of[k] - start) | static_cast<Time>(last - first_of[k])));
+    return dead >= 0;
   }
 
-  std::vector<ByteOffset> begin_, end_;  // of placed blocks, sorted by begin_
-  std::vector<int> start_, last_;        // their lifetimes
+  std::vector<int> ids_;            // of placed blocks, by offset
+  std::vector<Time> start_, last_;  // their lifetimes
   int64_t visits_ = 0;
 };
 
@@ -89,10 +107,12 @@ constexpr Key kKeys[] = {
 };
 
 std::vector<int> order_by(const std::vector<Block>& blocks, Key key) {
-  std::vector<int> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return key(blocks[index(a)]) > key(blocks[index(b)]); });
+  std::vector<std::pair<double, int>> keyed(blocks.size());
+  for (size_t b = 0; b < blocks.size(); ++b) keyed[b] = {-key(blocks[b]), static_cast<int>(b)};
+  std::sort(keyed.begin(), keyed.end());
+  std::vector<int> order;
+  order.reserve(blocks.size());
+  for (const auto& [negative, id] : keyed) order.push_back(id);
   return order;
 }
 
@@ -102,8 +122,9 @@ struct Fit {
   Bytes height = -1;
 };
 
+template <typename Time>
 Fit first_fits(std::vector<Block>& blocks, Bytes bound) {
-  FirstFit fit;
+  FirstFit<Time> fit;
   Fit best;
   for (Key key : kKeys) {
     std::vector<int> order = order_by(blocks, key);
@@ -115,8 +136,9 @@ Fit first_fits(std::vector<Block>& blocks, Bytes bound) {
 }
 
 // The blocks that reach the top go first next time, again and again.
+template <typename Time>
 void promote(Fit& best, Bytes bound) {
-  FirstFit fit;
+  FirstFit<Time> fit;
   std::vector<Block> blocks = best.blocks;
   std::vector<int> order = best.order;
   for (int round = 0; round < kPromotionRounds && best.height > bound; ++round) {
@@ -135,13 +157,11 @@ Bytes height_of(const std::vector<Block>& blocks) {
   return height;
 }
 
-}  // namespace
-
-Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
-  if (blocks.empty()) return 0;
+template <typename Time>
+Bytes assign(std::vector<Block>& blocks, int steps, int effort) {
   const auto live = live_bytes(blocks, steps);
   const Bytes bound = *std::max_element(live.begin(), live.end());
-  Fit best = first_fits(blocks, bound);
+  Fit best = first_fits<Time>(blocks, bound);
   const auto count = static_cast<int64_t>(blocks.size());
   const int64_t visits = effort * std::min(kMostSearchVisits, kSearchVisits * count);
   auto search_within = [&](Bytes height) {
@@ -153,7 +173,7 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
   // With many blocks the search takes milliseconds: a gap of one part in eighty is left.
   const bool many = count > kManyBlocks && effort <= 1;
   if (best.height > bound + (many ? bound / 80 : 0) && !search_within(bound)) {
-    promote(best, bound);
+    promote<Time>(best, bound);
     // Ever less ambitious, towards what is there already.
     Bytes failed = bound;
     const int attempts = many ? 1 : kAttempts * effort;
@@ -165,6 +185,14 @@ Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
   }
   blocks = std::move(best.blocks);
   return best.height;
+}
+
+}  // namespace
+
+Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
+  if (blocks.empty()) return 0;
+  const bool narrow = steps <= std::numeric_limits<int16_t>::max();
+  return narrow ? assign<int16_t>(blocks, steps, effort) : assign<int>(blocks, steps, effort);
 }
 
 }  // namespace pl

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 namespace pl {
@@ -31,14 +32,18 @@ constexpr std::array<Trait, 3> kTastes[] = {
 
 constexpr size_t kMostLookedAt = 256;
 
+// Sizes and offsets are counted in units of `unit` bytes, which divides all sizes: `Size` may then
+// be narrow, and more of them are compared at once.
+template <typename Size>
 class Fitting {
  public:
-  Fitting(const std::vector<Block>& blocks, Bytes capacity) : capacity_(capacity) {
+  Fitting(const std::vector<Block>& blocks, Bytes capacity, Bytes unit)
+      : unit_(unit), capacity_(static_cast<Size>(capacity / unit)) {
     for (size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].bytes == 0) continue;
       ids_.push_back(static_cast<int>(b));
       blocks_.push_back(blocks[b]);
-      bytes_.push_back(blocks[b].bytes);
+      sizes_.push_back(static_cast<Size>(blocks[b].bytes / unit));
     }
     find_sections();
     find_neighbours();
@@ -61,7 +66,7 @@ class Fitting {
     return false;
   }
   void write(std::vector<Block>& blocks) const {
-    for (size_t b = 0; b < ids_.size(); ++b) blocks[index(ids_[b])].at = offset_[b];
+    for (size_t b = 0; b < ids_.size(); ++b) blocks[index(ids_[b])].at = offset_[b] * unit_;
   }
 
  private:
@@ -77,15 +82,17 @@ class Fitting {
     std::vector<int> times;
     for (size_t e = 0; e + 1 < events.size(); ++e)
       if (events[e].second == 0 && events[e + 1].second == 1) times.push_back(events[e].first);
-    total_.assign(std::max<size_t>(times.size(), 1), 0);
-    for (const Block& block : blocks_) {
+    std::vector<Bytes> total(std::max<size_t>(times.size(), 1), 0);
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      const Block& block = blocks_[b];
       const auto first = std::lower_bound(times.begin(), times.end(), block.start);
       const auto last = std::upper_bound(times.begin(), times.end(), block.end);
       spans_.push_back(
           {static_cast<int>(first - times.begin()), static_cast<int>(last - times.begin())});
-      for (int s = spans_.back().first; s < spans_.back().last; ++s)
-        total_[index(s)] += block.bytes;
+      for (int s = spans_.back().first; s < spans_.back().last; ++s) total[index(s)] += sizes_[b];
     }
+    for (Bytes sum : total)
+      total_.push_back(static_cast<Size>(std::min<Bytes>(sum, capacity_ + 1)));
   }
 
   void find_neighbours() {
@@ -114,7 +121,7 @@ class Fitting {
     auto traits = [&](int b) {
       const Block& block = blocks_[index(b)];
       const double width = block.end - block.start + 1;
-      Bytes crowding = 0;
+      Size crowding = 0;
       for (int s = spans_[index(b)].first; s < spans_[index(b)].last; ++s)
         crowding = std::max(crowding, total_[index(s)]);
       std::array<double, 3> values;
@@ -145,7 +152,7 @@ class Fitting {
   }
 
   // Places `part`, unplaced blocks in rank order, cutting it where time allows.
-  bool split_and_place(const std::vector<int>& part, Bytes last, int last_rank) {
+  bool split_and_place(const std::vector<int>& part, Size last, int last_rank) {
     if (part.empty()) return true;
     std::vector<int> by_start = part;
     std::stable_sort(by_start.begin(), by_start.end(),
@@ -167,13 +174,13 @@ class Fitting {
   }
 
   // Tries the blocks of a part that cannot be cut, lowest place first, then by rank.
-  bool place_next(const std::vector<int>& part, int first, int end, Bytes last, int last_rank) {
+  bool place_next(const std::vector<int>& part, int first, int end, Size last, int last_rank) {
     // One pass for both: the lowest block always lies below the least end.
-    Bytes least_end = capacity_ + 1, low = capacity_ + 1;
+    Size least_end = capacity_ + 1, low = capacity_ + 1;
     int best = -1;
     for (int b : part) {
-      const Bytes here = low_[index(b)];
-      least_end = std::min(least_end, here + bytes_[index(b)]);
+      const Size here = low_[index(b)];
+      least_end = std::min(least_end, here + sizes_[index(b)]);
       if (here < low && (here > last || (here == last && rank_[index(b)] >= last_rank)))
         best = b, low = here;
     }
@@ -203,29 +210,41 @@ class Fitting {
   }
 
   // The lowest block of the part behind (low, rank) and below `limit`; -1: none.
-  int next_lowest(const std::vector<int>& part, Bytes low, int rank, Bytes limit) const {
+  int next_lowest(const std::vector<int>& part, Size low, int rank, Size limit) const {
     int best = -1;
     for (int b : part) {
-      const Bytes here = low_[index(b)];
+      const Size here = low_[index(b)];
       if (here < limit && (here > low || (here == low && rank_[index(b)] > rank)))
         best = b, limit = here;
     }
     return best;
   }
 
-  bool floors_fit(int first, int end, Bytes last) const {
+  bool floors_fit(int first, int end, Size last) const {
     for (int s = first; s < end; ++s)
       if (left_[index(s)] > 0 && std::max(floor_[index(s)], last) + left_[index(s)] > capacity_)
         return false;
     return true;
   }
   // Sharper, with the lowest place of a block to come; where it is not too much work.
-  bool lows_fit(const std::vector<int>& rest, int first, int end, Bytes last) {
+  bool lows_fit(const std::vector<int>& rest, int first, int end, Size last) {
     if (rest.size() > kMostLookedAt) return true;
+    // Sections that fit even above the highest of these blocks need no look.
+    Size highest = last;
+    for (int b : rest) highest = std::max(highest, low_[index(b)]);
+    auto fits = [&](int s) {
+      return left_[index(s)] == 0 || left_[index(s)] + highest <= capacity_;
+    };
+    while (first < end && fits(first)) ++first;
+    while (first < end && fits(end - 1)) --end;
+    if (first == end) return true;
     for (int s = first; s < end; ++s) least_[index(s)] = capacity_ + 1;
-    for (int b : rest)
-      for (int s = spans_[index(b)].first; s < spans_[index(b)].last; ++s)
-        least_[index(s)] = std::min(least_[index(s)], low_[index(b)]);
+    for (int b : rest) {
+      const Size low = low_[index(b)];
+      const int stop = std::min(spans_[index(b)].last, end);
+      for (int s = std::max(spans_[index(b)].first, first); s < stop; ++s)
+        least_[index(s)] = std::min(least_[index(s)], low);
+    }
     for (int s = first; s < end; ++s)
       if (left_[index(s)] > 0 && std::max(least_[index(s)], last) + left_[index(s)] > capacity_)
         return false;
@@ -237,10 +256,10 @@ class Fitting {
     bool cut = false;
     for (int s = spans_[index(b)].first + 1; s < spans_[index(b)].last; ++s)
       cut |= --crossing_[index(s)] == 0;
-    const Bytes end = low_[index(b)] + blocks_[index(b)].bytes;
+    const Size end = low_[index(b)] + sizes_[index(b)];
     offset_[index(b)] = low_[index(b)];
     for (int s = spans_[index(b)].first; s < spans_[index(b)].last; ++s) {
-      left_[index(s)] -= blocks_[index(b)].bytes;
+      left_[index(s)] -= sizes_[index(b)];
       floors_before_.push_back(floor_[index(s)]);
       floor_[index(s)] = end;
     }
@@ -267,7 +286,7 @@ class Fitting {
       for (int s = spans_[index(placed)].first + 1; s < spans_[index(placed)].last; ++s)
         ++crossing_[index(s)];
       for (int s = spans_[index(placed)].last; s-- > spans_[index(placed)].first;) {
-        left_[index(s)] += blocks_[index(placed)].bytes;
+        left_[index(s)] += sizes_[index(placed)];
         floor_[index(s)] = floors_before_.back();
         floors_before_.pop_back();
       }
@@ -279,36 +298,45 @@ class Fitting {
   };
   struct Before {
     int block;  // -1 - b: block b was placed
-    Bytes low;
+    Size low;
   };
 
   std::vector<int> ids_;       // of the blocks with bytes
   std::vector<Block> blocks_;  // those
-  std::vector<Bytes> bytes_;   // of those
-  Bytes capacity_;
+  std::vector<Size> sizes_;    // of those
+  Bytes unit_;
+  Size capacity_;
   std::vector<Span> spans_;  // per block
   std::vector<int> neighbour_at_, neighbours_;
-  std::vector<Bytes> total_;        // per section: bytes live
-  std::vector<int> order_, rank_;   // blocks by taste, and back
-  std::vector<Bytes> left_;         // per section: bytes still to come
-  std::vector<Bytes> least_;        // per section: the lowest place of a block still to come
-  std::vector<int> crossing_;       // per section: blocks still to come that are live before it too
-  std::vector<Bytes> floor_;        // per section: the highest end so far
-  std::vector<Bytes> low_;          // per block: the floor below it
-  std::vector<ByteOffset> offset_;  // per block; -1: not placed
+  std::vector<Size> total_;        // per section: bytes live
+  std::vector<int> order_, rank_;  // blocks by taste, and back
+  std::vector<Size> left_;         // per section: bytes still to come
+  std::vector<Size> least_;        // per section: the lowest place of a block still to come
+  std::vector<int> crossing_;      // per section: blocks still to come that are live before it too
+  std::vector<Size> floor_;        // per section: the highest end so far
+  std::vector<Size> low_;          // per block: the floor below it
+  std::vector<Size> offset_;       // per block; -1: not placed
   std::vector<Before> trail_;
-  std::vector<Bytes> floors_before_;
+  std::vector<Size> floors_before_;
   int64_t visits_left_ = 0;
 };
 
 }  // namespace
 
 bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t visits) {
-  Fitting fitting(blocks, capacity);
-  if (!fitting.run(visits)) return false;
-  for (Block& block : blocks) block.at = 0;  // those without bytes
-  fitting.write(blocks);
-  return true;
+  Bytes unit = 0;
+  for (const Block& block : blocks) unit = std::gcd(unit, block.bytes);
+  if (unit == 0) unit = 1;
+  auto fit = [&](auto fitting) {
+    if (!fitting.run(visits)) return false;
+    for (Block& block : blocks) block.at = 0;  // those without bytes
+    fitting.write(blocks);
+    return true;
+  };
+  // A floor is at most twice the capacity, and what is to come above it once more.
+  const bool narrow = capacity / unit < std::numeric_limits<int32_t>::max() / 4;
+  return narrow ? fit(Fitting<int32_t>(blocks, capacity, unit))
+                : fit(Fitting<Bytes>(blocks, capacity, unit));
 }
 
 }  // namespace pl

@@ -88,7 +88,8 @@ struct Candidate {
 };
 
 struct SearchOptions {
-  int effort = 1;  // a finer ladder; never a clock
+  int effort = 1;              // a finer ladder; never a clock
+  std::optional<Bytes> bound;  // lower_bound of the problem, where it is known already
 };
 
 // All plans worth having, bytes descending and time ascending; the first drops nothing. Knows

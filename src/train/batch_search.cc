@@ -57,13 +57,17 @@ BatchFit largest_batch(const PlanFor& plan_for, const PlanOptions& options, Byte
       high = guess;
     }
   }
-  if (best.batch > 0) {  // the same batch with every split: it may be faster
-    quick.finest = false;
-    const SessionPlan plan = plan_for(best.batch, quick);
-    best.process = plan.process();
-    best.step_ms = plan.ms;
-  }
   return best;
+}
+
+BatchFit look_closely(const BatchFit& fit, const PlanFor& plan_for, const PlanOptions& options,
+                      Bytes budget) {
+  if (fit.batch == 0) return fit;
+  PlanOptions each = options;
+  each.budget = budget;
+  each.all = false;
+  const SessionPlan plan = plan_for(fit.batch, each);
+  return {fit.batch, plan.process(), plan.ms};
 }
 
 }  // namespace pl

@@ -97,10 +97,11 @@ void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, 
   const Bytes limit = std::min(report.budget.value_or(kUnlimited), system.value_or(kUnlimited));
   report.fits = report.process <= limit;
   if (report.fits && (!want_max_batch || report.max_batch || !report.budget)) return;
-  const BatchFit fit = largest_batch(plan, options, limit,
-                                     report.fits ? most_batch : std::min(most_batch, report.batch));
+  BatchFit fit = largest_batch(plan, options, limit,
+                               report.fits ? most_batch : std::min(most_batch, report.batch));
   report.max_batch = report.fits ? std::max(fit.batch, report.batch) : fit.batch;
   if (report.fits) return;
+  fit = look_closely(fit, plan, options, limit);
   try_switches(report, plan, options, limit);
   if (fit.batch == report.batch)  // the system's room, given as a budget
     report.remedies.push_back(

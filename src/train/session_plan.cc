@@ -24,11 +24,12 @@ class SessionPlanner {
         fused_nodes_(fused_nodes),
         memory_(memory) {}
 
-  void make_pools(const Switches& switches, bool finest) {
+  // `within`: a quick look, for what fits so many bytes.
+  void make_pools(const Switches& switches, std::optional<Bytes> within) {
     pools_.clear();
     for (const Graph& graph : graphs_) {
-      const std::vector<int64_t> only =
-          finest ? few_splits(samples_of(graph)) : std::vector<int64_t>{};
+      QuickLook quick{.most = within};
+      if (within) quick.only = few_splits(samples_of(graph));
       // A split that was asked for is of the first signature's batch; smaller ones follow suit.
       Switches mine = switches;
       if (mine.split && *mine.split > 1 && &graph != &graphs_.front()) {
@@ -36,7 +37,7 @@ class SessionPlanner {
         mine.split =
             bands > 1 ? bands * samples_of(graph) : nearest_split(samples_of(graph), *mine.split);
       }
-      pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, only));
+      pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, quick));
     }
   }
 
@@ -203,12 +204,12 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
   SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes, *result.memory);
-  planner.make_pools(only_unlimited(), false);
+  planner.make_pools(only_unlimited(), std::nullopt);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
   const bool split_asked_for = options.switches.split && *options.switches.split > 1;
   if (options.all || !fits || split_asked_for) {
-    planner.make_pools(options.switches, options.finest);
+    planner.make_pools(options.switches, options.finest ? options.budget : std::nullopt);
     result.frontier = frontier_of(planner.points());
     result.complete = true;
   } else {

@@ -26,10 +26,9 @@ double freed(const Space& space, const View& view, const Gap& gap) {
   return static_cast<double>(space.flat.bytes[index(gap.value)]) * over_steps(view, gap);
 }
 
-double chain_ms(const Space& space, const Change& change) {
+double chain_ms(const Space& space, const std::vector<Drop>& drops) {
   double ms = 0;
-  for (const Drop& drop : change.add)
-    ms += space.flat.ms[index(space.flat.producer[index(drop.value)])];
+  for (const Drop& drop : drops) ms += space.flat.ms[index(space.flat.producer[index(drop.value)])];
   return ms;
 }
 
@@ -86,13 +85,13 @@ void propose_class(const Space& space, const View& view, const Class& found,
 
 void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& proposals) {
   std::map<uint64_t, Class> by_kind;
+  std::vector<Drop> drops;
   for (const Gap& gap : view.gaps) {
     if (over_steps(view, gap) == 0) continue;
-    const Change change = close_gap(space, view, gap, kClosures[4], false, kMostRanked);
-    if (change.add.empty()) continue;
+    if (!closure(space, view, gap, kClosures[4], kMostRanked, drops)) continue;
     Class& found = by_kind[gap.kind];
     found.gaps.push_back(&gap);
-    found.ms += chain_ms(space, change);
+    found.ms += chain_ms(space, drops);
     found.freed += freed(space, view, gap);
   }
   std::vector<Class*> classes;

@@ -49,6 +49,32 @@ Flat::Flat(const Problem& problem)
     if (value.keep) kept_bytes += value.bytes;
     if (value.producer < 0 && !value.keep && uses(v).empty()) unread_source_bytes += value.bytes;
   }
+  make_walks();
+}
+
+void Flat::make_walks() {
+  auto touch = [&](std::span<const int> list) {
+    for (int value : list)
+      if (bytes[index(value)] > 0) touches.push_back({value, bytes[index(value)]});
+    return static_cast<int>(touches.size());
+  };
+  for (int n = 0; n < nodes; ++n) {
+    Walk walk{.first = static_cast<int>(touches.size()),
+              .pairs = pair_at[index(n)],
+              .pairs_end = pair_at[index(n) + 1],
+              .workspace = workspace[index(n)],
+              .ms = ms[index(n)]};
+    walk.reads = touch(writes(n));
+    walk.end = touch(reads(n));
+    walk.replaced = nodes;
+    for (int value : reads(n))
+      if (const int by = replaced_by[index(value)]; by >= 0)
+        walk.replaced = std::min(walk.replaced, by);
+    const auto all = pairs(n);
+    walk.one_output = std::all_of(all.begin(), all.end(),
+                                  [&](const InOut& pair) { return pair.out == all[0].out; });
+    walks.push_back(walk);
+  }
 }
 
 bool by_place(const Drop& a, const Drop& b) {

@@ -17,7 +17,24 @@ struct Flat {
     return {pair_list.data() + pair_at[index(node)], pair_list.data() + pair_at[index(node) + 1]};
   }
 
+  // What scoring walks over: a node's writes, then its reads, without those that have no bytes
+  // (variables), each with its size beside it.
+  struct Touch {
+    int value;
+    Bytes bytes;
+  };
+  struct Walk {
+    int first, reads, end;     // touches: writes [first, reads), reads [reads, end)
+    int pairs = 0, pairs_end;  // into pair_list
+    bool one_output;           // all pairs are of one write
+    int replaced;  // the first node that replaces something it reads; past the end: none
+    Bytes workspace;
+    double ms;
+  };
+
   int nodes = 0, values = 0;
+  std::vector<Walk> walks;  // per node
+  std::vector<Touch> touches;
   std::vector<int> read_at, read_list, write_at, write_list, use_at, use_list, pair_at;
   std::vector<InOut> pair_list;
   std::vector<double> ms;         // per node
@@ -31,6 +48,7 @@ struct Flat {
   Bytes unread_source_bytes = 0;  // sources that nobody reads or keeps: live at step 0 only
 
  private:
+  void make_walks();
   static std::span<const int> slice(const std::vector<int>& list, const std::vector<int>& at,
                                     int i) {
     return {list.data() + at[index(i)], list.data() + at[index(i) + 1]};
@@ -58,6 +76,8 @@ class Scorer {
   int64_t walked() const { return walked_; }  // steps scored so far: the measure of effort
 
  private:
+  // Bytes that writes of the node take over from reads whose copies die there.
+  Bytes taken_over(const Flat::Walk& walk);
   bool run_bay(int at, std::span<const Drop> dropped, std::vector<int>& steps);
 
   const Flat& flat_;

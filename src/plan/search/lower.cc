@@ -29,12 +29,9 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
     if (drop.early && !add(flat_.producer[index(drop.value)])) return false;
   // bay_ is its own worklist: each node in it is asked for its inputs once.
   auto ask = [&](int node) {
+    if (node != at && flat_.walks[index(node)].replaced < at) return false;
     for (int value : flat_.reads(node)) {
-      if (node != at && flat_.replaced_by[index(value)] >= 0 &&
-          flat_.replaced_by[index(value)] < at)
-        return false;
-      if (dropped_in_[index(value)] != stamp_) continue;
-      if (!add(flat_.producer[index(value)])) return false;
+      if (dropped_in_[index(value)] == stamp_ && !add(flat_.producer[index(value)])) return false;
     }
     return true;
   };

@@ -172,9 +172,14 @@ class Bound {
       Bytes bound = footprint(node, held);
       if (bound <= best_) {
         std::vector<int> next;
+        next.reserve(held.size() + flat_.reads(node).size());
         for (int value : held)
           if (flat_.producer[index(value)] != node) next.push_back(value);
-        merge(next, flat_.reads(node));
+        for (int value : flat_.reads(node)) {  // what has no bytes is no copy to wait for
+          if (flat_.bytes[index(value)] == 0) continue;
+          const auto at = std::lower_bound(next.begin(), next.end(), value);
+          if (at == next.end() || *at != value) next.insert(at, value);
+        }
         bound = std::max(bound, further_levels(next, levels - 1));
       }
       if (bound <= best_) return bound;

@@ -51,9 +51,13 @@ inline constexpr int kClosures[] = {0, 1, 2, 4, 1 << 20};
 // it.
 Gap end_early(const View& view, const Gap& gap, int to);
 
-// The drop of `gap` with the inputs up to `depth` links behind it. Empty when an input is replaced
-// by then. With `take_over`, values computed in this bay serve their next bay too. No more than
-// `most` drops.
+// The drop of `gap` with the inputs up to `depth` links behind it, no more than `most` drops in
+// all. False when an input is replaced by then.
+bool closure(const Space& space, const View& view, const Gap& gap, int depth, size_t most,
+             std::vector<Drop>& drops);
+
+// The closure as a change, empty when there is none. With `take_over`, values computed in this bay
+// serve their next bay too.
 Change close_gap(const Space& space, const View& view, const Gap& gap, int depth, bool take_over,
                  size_t most = 128);
 

@@ -47,23 +47,24 @@ std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes) {
   return kept;
 }
 
-Candidate with_addresses(const Problem& problem, const Choice& choice) {
+Candidate with_addresses(const Problem& problem, Space& space, const Choice& choice) {
   Candidate candidate{.drops = choice.drops, .peak = choice.score.peak, .ms = choice.score.ms};
   std::sort(candidate.drops.begin(), candidate.drops.end());
-  candidate.bytes = height_of(problem, *lower(problem, candidate.drops));
+  candidate.bytes = height_of(problem, space.steps(choice));
   return candidate;
 }
 
 }  // namespace
 
 std::vector<Candidate> search(const Problem& problem, const SearchOptions& options) {
-  Space space(problem, effort_for(static_cast<int>(problem.nodes.size()), options.effort));
+  Space space(problem, options.bound ? *options.bound : lower_bound(problem),
+              effort_for(static_cast<int>(problem.nodes.size()), options.effort));
   Choice nothing_dropped;
   space.score(nothing_dropped, 0);
   for (const Engine& engine : kEngines) engine.run(space, engine.share);
   std::vector<Candidate> result;
   for (const Choice& choice : thin(space.pool.entries(), problem.nodes.size())) {
-    Candidate candidate = with_addresses(problem, choice);
+    Candidate candidate = with_addresses(problem, space, choice);
     // Bytes after addresses may not follow the peaks; time ascends, so that only bytes decide.
     if (result.empty() || candidate.bytes < result.back().bytes)
       result.push_back(std::move(candidate));

@@ -107,9 +107,9 @@ int View::last_live_before(int value, int step) const {
   return last;
 }
 
-Space::Space(const Problem& problem, int64_t effort)
+Space::Space(const Problem& problem, Bytes known_bound, int64_t effort)
     : flat(problem),
-      bound(lower_bound(problem)),
+      bound(known_bound),
       kind_of(surroundings(problem, flat)),
       scorer_(flat),
       limit_(effort) {}
@@ -121,9 +121,15 @@ bool Space::score(Choice& choice, Bytes target) {
   return true;
 }
 
+const std::vector<int>& Space::steps(const Choice& choice) {
+  scorer_.lower(choice.drops, steps_);
+  return steps_;
+}
+
 View Space::view(const Choice& choice, Bytes target) {
   View view;
-  view.drops = choice.drops;
+  view.drops = view.by_value = choice.drops;
+  std::sort(view.by_value.begin(), view.by_value.end());
   view.target = target;
   scorer_.lower(choice.drops, view.steps);
   view.score = scorer_.score(view.steps, target, &view.live);

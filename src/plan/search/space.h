@@ -18,6 +18,7 @@ struct Gap {
 // A choice, lowered, with what moves want to know of it.
 struct View {
   std::vector<Drop> drops;
+  std::vector<Drop> by_value;  // the same, sorted by (value, at)
   std::vector<int> steps;
   std::vector<int> anchor;  // per step: the node itself, or the one whose bay it is in
   std::vector<Bytes> live;  // per step
@@ -39,11 +40,12 @@ struct View {
 
 class Space {
  public:
-  Space(const Problem& problem, int64_t effort);
+  Space(const Problem& problem, Bytes bound, int64_t effort);
 
   // Lowers and scores the choice's drops, and offers it to the pool. False when it is not valid.
   bool score(Choice& choice, Bytes target);
-  // Of a valid choice.
+  // Of a valid choice: its steps, and what moves want to know of it.
+  const std::vector<int>& steps(const Choice& choice);
   View view(const Choice& choice, Bytes target);
   // So many nodes that a look at one choice is dear: fewer are taken.
   bool large() const { return flat.nodes > 300; }
