@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "model/layers.h"
 #include "model/regularizer.h"
@@ -94,7 +95,7 @@ TEST(Activations, RefuseInWords) {
             "[model] activation: expected one that keeps the shape, received 'glu'; use "
             "Activation(\"glu\") behind the layer");
   EXPECT_EQ(words_of([] { Activation("glu", "gate")(Input({5})); }),
-            "[build] gate: expected an even size along the axis that glu halves, received (5)");
+            "[build] gate: expected an even size along the axis that glu halves, received (5,)");
   EXPECT_EQ(words_of([] { check_constraint("min_max_norm:min_value=2"); }),
             "[model] constraint: expected 0 <= min_value <= max_value and a rate from 0 to 1, "
             "received 'min_max_norm:min_value=2'");

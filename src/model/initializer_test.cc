@@ -142,7 +142,7 @@ TEST(Initializer, RefusesInWords) {
             "'variance_scaling:mode=fan'");
   EXPECT_EQ(words_of([] { values_of("orthogonal", {5}); }),
             "[model] layer/kernel: expected at least two dimensions for its initializer, received "
-            "(5)");
+            "(5,)");
   EXPECT_EQ(words_of([] {
               values_of(initializers::Values({1, 2}), {3});
             }),

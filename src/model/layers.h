@@ -227,6 +227,8 @@ LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
 
 struct LayerNormalizationOptions {
   double epsilon = 1e-3;
+  bool center = true;  // a beta
+  bool scale = true;   // a gamma
   std::string beta_initializer = "zeros";
   std::string gamma_initializer = "ones";
   std::string beta_regularizer = "";

@@ -84,8 +84,7 @@ class GaussianLayer final : public NoiseLayer {
     const Tensor& x = call.in[0];
     if (!call.training || stddev_ == 0) return x;
     const RandomOptions drawn{.a = times_ ? 1.0 : 0.0, .b = stddev_};
-    const Tensor noise = cast(
-        random(x.shape(), call.step_params, call.stream, drawn, wide(x.dtype()), true), x.dtype());
+    const Tensor noise = random(x.shape(), call.step_params, call.stream, drawn, x.dtype(), true);
     return times_ ? multiply(x, noise) : add(x, noise);
   }
 

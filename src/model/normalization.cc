@@ -30,13 +30,20 @@ class LayerNormalizationLayer final : public Layer {
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " features as in its first call, received " + in[0].text());
     if (weights_.empty()) {
-      add_weight("gamma", features, gamma_rules(options_));
-      add_weight("beta", features, beta_rules(options_));
+      if (options_.scale) add_weight("gamma", features, gamma_rules(options_));
+      if (options_.center) add_weight("beta", features, beta_rules(options_));
     }
     return in[0];
   }
   Tensor call(const LayerCall& call) const override {
-    return layer_norm(call.in[0], call.weights[0], call.weights[1], options_.epsilon).y;
+    const Tensor& x = call.in[0];
+    const Shape features{x.shape().back()};
+    size_t next = 0;
+    auto parameter = [&](bool exists, double otherwise) {
+      return exists ? call.weights[next++] : fill(features, otherwise, wide(x.dtype()));
+    };
+    const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
+    return layer_norm(x, gamma, beta, options_.epsilon).y;
   }
 
  private:

@@ -5,11 +5,18 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/cpu_backend.h"
 #include "model/layers.h"
 #include "op/functions.h"
 
 namespace pl {
 namespace {
+
+// Ops on values need a backend.
+class EagerTest : public ::testing::Test {
+  CpuBackend backend_{1};
+  BackendScope scope_{backend_};
+};
 
 Tensor params_of(int64_t step, int64_t row_offset = 0) {
   StepParams params{.step = step, .seed = 99, .row_offset = row_offset};
@@ -50,7 +57,8 @@ std::vector<std::pair<LayerRef, Shape>> layers() {
           {SpatialDropout2D(0.5), {3, 2, 7}}};
 }
 
-TEST(RandomLayers, DoTheSameToPartsOfABatch) {
+class RandomLayers : public EagerTest {};
+TEST_F(RandomLayers, DoTheSameToPartsOfABatch) {
   for (const auto& [layer, sample] : layers()) {
     SCOPED_TRACE(layer->kind());
     const Tensor x = counted(sample.with_front(6)), whole = called(layer, x, true);
@@ -66,7 +74,7 @@ TEST(RandomLayers, DoTheSameToPartsOfABatch) {
   }
 }
 
-TEST(RandomLayers, AreOffWhenNotTraining) {
+TEST_F(RandomLayers, AreOffWhenNotTraining) {
   for (const auto& [layer, sample] : layers()) {
     SCOPED_TRACE(layer->kind());
     if (std::string(layer->kind()) == "RandomCrop") continue;
@@ -80,7 +88,7 @@ TEST(RandomLayers, AreOffWhenNotTraining) {
   EXPECT_EQ(y.data_as<float>()[0], x.data_as<float>()[1]);
 }
 
-TEST(RandomLayers, FlipHalfOfTheImagesBothWaysAtOnce) {
+TEST_F(RandomLayers, FlipHalfOfTheImagesBothWaysAtOnce) {
   const Tensor x = counted({2000, 1, 2, 1});
   const Tensor y = called(RandomFlip(), x, true);
   int flipped = 0;
@@ -91,7 +99,7 @@ TEST(RandomLayers, FlipHalfOfTheImagesBothWaysAtOnce) {
   EXPECT_NEAR(flipped, 1000, 90);  // four deviations
 }
 
-TEST(RandomLayers, CropEveryImageOfABatchAtOnePlace) {
+TEST_F(RandomLayers, CropEveryImageOfABatchAtOnePlace) {
   const Tensor x = counted({5, 6, 7, 1});
   std::vector<int> places(4 * 4, 0);
   for (int64_t step = 1; step <= 400; ++step) {
@@ -115,7 +123,7 @@ TEST(RandomLayers, CropEveryImageOfABatchAtOnePlace) {
 
 // A quarter turn about the middle moves pixels onto pixels: row y, column x is taken from row x,
 // column 3 - y (Keras: x' = cos x - sin y + ..., y' = sin x + cos y + ...).
-TEST(RandomLayers, TurnAboutTheMiddle) {
+TEST_F(RandomLayers, TurnAboutTheMiddle) {
   const Tensor x = counted({1, 4, 4, 1});
   const Tensor y = called(RandomRotation({0.25, 0.25}), x, true);
   for (int row = 0; row < 4; ++row)
@@ -139,7 +147,7 @@ Moments moments_of(const Tensor& x) {
           squares / static_cast<double>(n) - sum * sum / static_cast<double>(n * n)};
 }
 
-TEST(RandomLayers, NoiseHasItsMoments) {
+TEST_F(RandomLayers, NoiseHasItsMoments) {
   const Shape shape{200, 300};
   const Tensor ones = fill(shape, 1);
   const Moments plus = moments_of(called(GaussianNoise(0.5), ones, true));
@@ -159,7 +167,7 @@ TEST(RandomLayers, NoiseHasItsMoments) {
   EXPECT_NEAR(uniform.variance, 16.0 / 12, 0.03);
 }
 
-TEST(RandomLayers, SpatialDropoutDropsWholeChannels) {
+TEST_F(RandomLayers, SpatialDropoutDropsWholeChannels) {
   const Tensor y = called(SpatialDropout2D(0.25), fill({40, 3, 2, 50}, 1), true);
   int dropped = 0;
   for (int64_t b = 0; b < 40; ++b)

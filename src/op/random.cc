@@ -16,8 +16,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   if (distribution != "normal" && distribution != "uniform")
     reject("random", "distribution 'normal' or 'uniform'", in, attrs);
   const Dtype dtype = dtype_attr("random", attrs);
-  if (dtype != Dtype::float32 && dtype != Dtype::float64)
-    reject("random", "dtype float32 or float64", in, attrs);
+  if (!is_real(dtype)) reject("random", "dtype float32, float64 or bfloat16", in, attrs);
   for (Dim dim : attrs.list("shape"))
     if (dim < 0) reject("random", "dimensions that are not negative", in, attrs);
   attrs.integer("stream");

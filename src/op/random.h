@@ -17,7 +17,7 @@ struct RandomOptions {
 };
 
 // `stream`: a hash of the layer's path and call index. `rows`: dimension 0 counts the samples of
-// the batch being traced. dtype float32 or float64.
+// the batch being traced.
 Tensor random(const Shape& shape, const Tensor& step_params, int64_t stream,
               const RandomOptions& options = {}, Dtype dtype = Dtype::float32, bool rows = false);
 

@@ -2,6 +2,7 @@
 // Box-Muller in float64, whatever the dtype.
 #include <cmath>
 #include <numbers>
+#include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "op/dropout.h"
@@ -20,6 +21,14 @@ double drawn(const PhiloxWords& words, size_t lane, bool normal) {
   return length * (lane % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
+template <class T>
+T rounded(double value) {
+  if constexpr (std::is_same_v<T, Bfloat16>)
+    return Bfloat16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> random_reference(const PrepareCall& call) {
@@ -32,7 +41,7 @@ std::unique_ptr<Kernel> random_reference(const PrepareCall& call) {
   const double a = call.attrs.real("a", 0), b = call.attrs.real("b", 1);
   const double factor = normal ? b : b - a;
   const int threads = call.backend.threads();
-  return dispatch_float(call.out[0].dtype, [&]<class T>() {
+  auto body = [&]<class T>() -> std::unique_ptr<Kernel> {
     return make_kernel([=](void* const* in, void* const* out, void*) {
       T* y = static_cast<T*>(out[0]);
       const DropoutMask place = dropout_mask(form, in[0]);  // where the stream begins
@@ -41,11 +50,13 @@ std::unique_ptr<Kernel> random_reference(const PrepareCall& call) {
           const auto index = static_cast<uint64_t>(place.base + i);
           const PhiloxWords words = philox_block(place.key, place.step, index / 4);
           for (size_t lane = index % 4; lane < 4 && i < end; ++lane, ++i)
-            y[i] = static_cast<T>(a + factor * drawn(words, lane, normal));
+            y[i] = rounded<T>(a + factor * drawn(words, lane, normal));
         }
       });
     });
-  });
+  };
+  if (call.out[0].dtype == Dtype::bfloat16) return body.template operator()<Bfloat16>();
+  return dispatch_float(call.out[0].dtype, body);
 }
 
 }  // namespace pl::cpu

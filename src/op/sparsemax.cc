@@ -33,7 +33,9 @@ Cost cost(const Metas& in, const Metas& out, const Attrs&) { return pointwise_co
 
 std::vector<Sample> samples() {
   auto sample = [](const char* name, Shape shape, bool benchmark = false) {
-    return Sample{name, {{{Dtype::float32, shape}}}, {}, 1e-6, benchmark};
+    Sample result{name, {{{Dtype::float32, shape}}}, {}, 1e-6, benchmark};
+    if (shape.rank() == 1) result.attrs.set("vector", int64_t{1});
+    return result;
   };
   return {sample("vector", {7}),     sample("odd", {3, 37}),  sample("one", {4, 1}),
           sample("deep", {2, 3, 5}), sample("empty", {0, 4}), sample("large", {256, 1000}, true)};
