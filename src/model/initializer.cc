@@ -14,7 +14,16 @@
 namespace pl {
 namespace {
 
-enum class Kind : uint8_t { constant, uniform, normal, truncated, orthogonal, identity, values };
+enum class Kind : uint8_t {
+  constant,
+  uniform,
+  normal,
+  truncated,
+  orthogonal,
+  identity,
+  unit_forget,
+  values
+};
 
 // What is drawn: a constant; uniform between two numbers; or normal with mean and deviation.
 struct Draw {
@@ -40,6 +49,7 @@ constexpr SpecEntry kEntries[] = {
     {"truncated_normal", "stddev mean"},
     {"orthogonal", "gain"},
     {"identity", "gain"},
+    {"unit_forget"},
 };
 constexpr const char* kValues = "values:";
 
@@ -94,6 +104,7 @@ Draw draw_of(const Spec& spec, const Shape& shape) {
   if (spec.name == "ones") return {Kind::constant, 1, 0};
   if (spec.name == "constant") return {Kind::constant, spec.number("value", 0), 0};
   if (spec.name == "orthogonal") return {Kind::orthogonal, spec.number("gain", 1), 0};
+  if (spec.name == "unit_forget") return {Kind::unit_forget, 0, 0};
   if (spec.name == "identity") return {Kind::identity, spec.number("gain", 1), 0};
   if (spec.name.ends_with("uniform")) {
     const double width = spec.number("width", 0.05);
@@ -203,6 +214,9 @@ void fill(const Draw& draw, const Meta& meta, PhiloxKey key, T* data) {
       case Kind::truncated:
         data[i] = static_cast<T>(normal(key, i, draw.kind == Kind::truncated) * draw.b + draw.a);
         break;
+      case Kind::unit_forget:  // the second of four gates
+        data[i] = static_cast<T>(i * 4 / count == 1 ? 1 : 0);
+        break;
       case Kind::identity:
         data[i] = static_cast<T>(i / meta.shape[1] == i % meta.shape[1] ? draw.a : 0);
         break;
@@ -287,6 +301,7 @@ std::string HeNormal() { return "he_normal"; }
 std::string LecunUniform() { return "lecun_uniform"; }
 std::string LecunNormal() { return "lecun_normal"; }
 std::string Orthogonal(double gain) { return make_spec("orthogonal", {{"gain", gain}}); }
+std::string UnitForget() { return "unit_forget"; }
 std::string Identity(double gain) { return make_spec("identity", {{"gain", gain}}); }
 std::string Values(const std::vector<double>& values) {
   std::string text = kValues;

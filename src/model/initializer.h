@@ -41,7 +41,8 @@ std::string HeNormal();
 std::string LecunUniform();
 std::string LecunNormal();
 std::string Orthogonal(double gain = 1);  // of at least two dimensions; the last counts columns
-std::string Identity(double gain = 1);    // of two dimensions
+std::string UnitForget();  // an LSTM's bias: ones for the forget gate, the second of four
+std::string Identity(double gain = 1);  // of two dimensions
 // These numbers, in order.
 std::string Values(const std::vector<double>& values);
 

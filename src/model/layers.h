@@ -10,6 +10,7 @@
 #include "model/initializer.h"
 #include "model/layer.h"
 #include "model/layers_preprocessing.h"
+#include "model/layers_recurrent.h"
 #include "model/layers_spatial.h"
 #include "model/regularizer.h"
 

@@ -12,7 +12,6 @@
 #include "op/scale.h"
 
 namespace pl {
-namespace {
 
 // Keras's rule: MaxPooling2D -> max_pooling2d, Conv2D -> conv2d, BatchNormalization ->
 // batch_normalization.
@@ -26,6 +25,8 @@ std::string snake_case(const std::string& kind) {
   }
   return out;
 }
+
+namespace {
 
 std::string path_of(const Symbolic::Origin& origin) {
   return origin.path.empty() ? origin.layer->name : origin.path;

@@ -80,6 +80,9 @@ class Network {
   std::vector<NetworkWeight> weights_;
 };
 
+// Keras's name for a kind of layer: MaxPooling2D to max_pooling2d.
+std::string snake_case(const std::string& kind);
+
 // Gives unnamed layers Keras's names: conv2d, conv2d_1, max_pooling2d, ... Throws UserError on a
 // name used for two different layers.
 void name_layers(const std::vector<std::shared_ptr<Layer>>& layers);
