@@ -50,9 +50,7 @@ Graph trace(const Network& network, int64_t batch) {
                           Dtype::float64};
   Graph graph = trace_step(
       network, compiled, {StepKind::train, batch},
-      {.x = {{Dtype::uint8, network.input_shapes()[0]}},
-       .y = {{Dtype::int32, Shape{}}},
-       .x_scale = 1.0 / 255});
+      {{{Dtype::uint8, network.input_shapes()[0]}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false});
   run_passes(graph);
   return graph;
 }
