@@ -45,7 +45,8 @@ class Layer {
   // Above 0: the input is int32 tokens in [0, vocabulary()), and is not cast to a floating dtype.
   virtual int64_t vocabulary() const { return 0; }
 
-  std::string name;  // given by the user, or by the network ("dense_1")
+  std::string name;    // given by the user, or by the network ("dense_1")
+  bool remat = false;  // what it computes on the way is computed again for its gradient
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights
 

@@ -64,6 +64,11 @@ std::string moves_text(const PlanReport& r) {
     out += "in " + std::to_string(r.bands) + " bands of each image";
   else if (r.split > 1)
     out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
+  if (!r.remat.empty()) {
+    out += out.empty() ? "by hand (" : ", by hand (";
+    for (size_t i = 0; i < r.remat.size(); ++i) out += (i ? ", " : "") + r.remat[i];
+    out += ")";
+  }
   if (r.recomputed.values > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
   return out;
@@ -161,6 +166,11 @@ Json to_json(const PlanReport& r) {
       .set("costs", r.costs.empty() ? Json() : Json(r.costs))
       .set("peak_values", culprits)
       .set("remedies", remedies);
+  if (!r.remat.empty()) {
+    Json names = Json::array();
+    for (const std::string& name : r.remat) names.push(name);
+    json.set("remat", std::move(names));
+  }
   if (r.with_frontier) json.set("frontier", frontier_json(r));
   if (!r.curve.empty()) json.set("curve", curve_json(r));
   return json;

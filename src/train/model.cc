@@ -71,8 +71,8 @@ void Model::compile(const CompileOptions& options) {
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
-  state_->compiled =
-      Compiled{options.optimizer.value, *options.loss.value, options.metrics, options.dtype};
+  state_->compiled = Compiled{options.optimizer.value, *options.loss.value, options.metrics,
+                              options.dtype, options.remat};
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
   state_->last.reset();

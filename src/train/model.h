@@ -43,6 +43,9 @@ struct CompileOptions {
   LossChoice loss = {};            // required
   std::vector<std::string> metrics = {};
   Policy dtype = Dtype::float32;  // float32, float64 or kMixedBfloat16
+  // Checkpointing by hand, beside what the planner does: layers, by path or pattern ("block_*"),
+  // or "full", whose activations are computed again for the backward part. See model/remat.h.
+  std::vector<std::string> remat = {};
 };
 
 // Samples with targets: two tensors, or a Source, which must outlive the call.

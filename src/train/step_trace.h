@@ -17,6 +17,9 @@ struct Compiled {
   Loss loss;
   std::vector<std::string> metrics;
   Policy dtype;  // of variables and of the computation
+  // Layers whose activations are computed again for the backward part, by name or pattern
+  // (mark_remat in plan/remat.h), or "full": every layer.
+  std::vector<std::string> remat = {};
 };
 
 enum class StepKind : uint8_t { train, evaluate, predict };
