@@ -9,6 +9,7 @@
 #include "model/gpt.h"           // gpt, kGptTiny, ...
 #include "model/layers.h"        // Dense, Conv2D, ..., Input
 #include "model/mobilenet.h"     // mobilenet_v2
+#include "model/remat.h"         // remat, RematScope
 #include "model/resnet.h"        // resnet18, resnet50
 #include "model/unet.h"          // unet, kUnet
 #include "model/vit.h"           // vit, kVitB16

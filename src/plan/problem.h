@@ -95,8 +95,9 @@ struct SearchOptions {
   std::optional<Bytes> bound;  // lower_bound of the problem, where it is known already
 };
 
-// All plans worth having, bytes descending and time ascending; the first drops nothing. Knows
-// neither a budget nor a clock: equal problems give equal pools.
+// All plans worth having, bytes descending and time ascending; the first drops nothing, unless
+// values are released, when a drop may save time. Knows neither a budget nor a clock: equal problems
+// give equal pools.
 std::vector<Candidate> search(const Problem& problem, const SearchOptions& options = {});
 
 }  // namespace pl

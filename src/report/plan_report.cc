@@ -64,13 +64,10 @@ std::string moves_text(const PlanReport& r) {
     out += "in " + std::to_string(r.bands) + " bands of each image";
   else if (r.split > 1)
     out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
-  if (!r.remat.empty()) {
-    out += out.empty() ? "by hand (" : ", by hand (";
-    for (size_t i = 0; i < r.remat.size(); ++i) out += (i ? ", " : "") + r.remat[i];
-    out += ")";
-  }
   if (r.recomputed.values > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
+  for (size_t i = 0; i < r.remat.size(); ++i) out += (i ? ", " : " (by hand: ") + r.remat[i];
+  if (!r.remat.empty()) out += ")";
   return out;
 }
 
