@@ -14,7 +14,11 @@
 #include "model/unet.h"          // unet, kUnet
 #include "model/vit.h"           // vit, kVitB16
 #include "op/functions.h"        // matmul, add, tanh, ...: what layers of your own are made of
+#include "op/runtime.h"          // Runtime, device: what ops on values run on
 #include "report/plan_report.h"  // to_text, to_json of a PlanReport
 #include "tensor/tensor.h"       // Tensor, Shape, Dtype
+#include "trace/tape.h"          // GradientTape
+#include "trace/variable.h"      // Variable
+#include "train/function.h"      // function
 #include "train/model.h"         // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizer.h"     // Adam, SGD

@@ -32,7 +32,7 @@ struct Solver {
     plan.alignment = alignment;
     plan.persistent = variables.bytes;
     plan.arena = variables.bytes + height;
-    for (const Variable& variable : graph.variables)
+    for (const GraphVariable& variable : graph.variables)
       plan.variable_at.push_back(variables.find(variable.path)->at);
     auto place = [&](ValueId id, int block) {
       const VariableId variable = graph.values[index(id)].variable;

@@ -202,7 +202,7 @@ class Interpreter {
 
   void step() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) run(n);
-    for (const Variable& variable : graph_.variables)
+    for (const GraphVariable& variable : graph_.variables)
       if (variable.last != variable.first)
         std::memcpy(data(variable.first), data(variable.last),
                     static_cast<size_t>(variable.meta.bytes()));

@@ -15,8 +15,8 @@ BackendScope::~BackendScope() { current_backend = previous_; }
 Backend& BackendScope::current() {
   if (!current_backend)
     throw UserError(
-        "[backend] expected a BackendScope around eager ops, received none; "
-        "create a CpuBackend and put it in scope");
+        "[backend] expected a Runtime that lives while ops run on values, received none; "
+        "write pl::Runtime runtime; before them");
   return *current_backend;
 }
 

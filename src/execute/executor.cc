@@ -36,7 +36,16 @@ std::vector<Track> tracks_of(const Graph& graph, const Loop& loop) {
 }  // namespace
 
 Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena)
-    : graph_(graph), arena_(arena), persistent_(plan.persistent), alignment_(plan.alignment) {
+    : graph_(graph),
+      arena_(std::move(arena)),
+      persistent_(plan.persistent),
+      alignment_(plan.alignment) {
+  check(arena_.variables.empty() || arena_.variables.size() == plan.variable_at.size(),
+        "a place for every variable");
+  for (size_t v = 0; v < arena_.variables.size(); ++v)
+    if (graph.variables[v].meta.bytes() > 0)
+      places_.emplace_back(plan.variable_at[v], static_cast<char*>(arena_.variables[v]));
+  std::sort(places_.begin(), places_.end());
   auto bytes = [&](ValueId id) { return graph.values[index(id)].meta.bytes(); };
   for (size_t v = 0; v < graph.variables.size(); ++v)
     grant(plan.variable_at[v], graph.variables[v].meta.bytes());
@@ -108,7 +117,17 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
 
 void* Executor::grant(ByteOffset at, Bytes bytes) {
   used_ = std::max(used_, at + align_up(bytes, alignment_));
-  return at < persistent_ ? arena_.persistent + at : arena_.transient + (at - persistent_);
+  if (at >= persistent_) return arena_.transient + (at - persistent_);
+  return places_.empty() ? arena_.persistent + at : variable_place(at);
+}
+
+void* Executor::variable_place(ByteOffset at) const {
+  auto above =
+      std::upper_bound(places_.begin(), places_.end(), at,
+                       [](ByteOffset value, const auto& place) { return value < place.first; });
+  if (above == places_.begin()) return places_.front().second;  // of no bytes
+  --above;
+  return above->second + (at - above->first);
 }
 
 size_t Executor::timed_steps() const {

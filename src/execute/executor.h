@@ -17,6 +17,8 @@ namespace pl {
 struct ArenaView {
   char* persistent = nullptr;
   char* transient = nullptr;
+  // As the graph's variables: where each lies, instead of at its offset from `persistent`.
+  std::vector<void*> variables = {};
 };
 
 // Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.
@@ -72,6 +74,7 @@ class Executor {
 
  private:
   void* grant(ByteOffset at, Bytes bytes);
+  void* variable_place(ByteOffset at) const;
   Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
   BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
   void run(const Graph& graph, std::span<const Bound> steps, int64_t* times);
@@ -79,6 +82,7 @@ class Executor {
 
   const Graph& graph_;
   ArenaView arena_;
+  std::vector<std::pair<ByteOffset, char*>> places_;  // of variables that lie apart, by offset
   Bytes persistent_, alignment_;
   Bytes used_ = 0;
   std::vector<Bound> steps_;

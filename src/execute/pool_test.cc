@@ -192,7 +192,7 @@ void fill_step(Run& run, uint64_t seed, int64_t step) {
 template <class Run>
 void fill_weights(Run& run, uint64_t seed) {
   for (size_t v = 0; v < run.graph().variables.size(); ++v) {
-    const Variable& variable = run.graph().variables[v];
+    const GraphVariable& variable = run.graph().variables[v];
     fill_smooth(variable.meta, seed * 100 + 50 + v, run.variable(v));
     if (variable.category == Category::optimizer)
       std::memset(run.variable(v), 0, static_cast<size_t>(variable.meta.bytes()));

@@ -29,7 +29,7 @@ std::string starts_text(const Loop::In& link) {
 }
 
 void print_into(const Graph& graph, const std::string& indent, std::string& out) {
-  for (const Variable& variable : graph.variables)
+  for (const GraphVariable& variable : graph.variables)
     out += indent + "variable " + variable.path + " " + variable.meta.text() + " " +
            name_of(variable.category) + " " + id_text(variable.first) + " -> " +
            id_text(variable.last) + "\n";
@@ -86,7 +86,7 @@ class Checker {
   }
 
   void check_sources() {
-    for (const Variable& variable : graph_.variables) {
+    for (const GraphVariable& variable : graph_.variables) {
       require(in_range(variable.first) && in_range(variable.last), "variable value out of range",
               -1);
       require(!written_[index(variable.first)], "two variables share a value", -1);
@@ -115,7 +115,7 @@ class Checker {
 
   // The first version of the variable whose last version is accumulated.
   ValueId accumulator_of(const Graph& body, ValueId last, NodeId id) const {
-    for (const Variable& variable : body.variables)
+    for (const GraphVariable& variable : body.variables)
       if (variable.last == last && variable.first != last) return variable.first;
     require(false, "a loop accumulates what is not a variable of its body", id);
     return -1;
@@ -156,7 +156,7 @@ class Checker {
     require(same(outer_in, node.in), "loop links do not match its inputs", id);
     require(same(outer_out, node.out), "loop links do not match its outputs", id);
     std::vector<ValueId> sources = loop.body.inputs;
-    for (const Variable& variable : loop.body.variables) sources.push_back(variable.first);
+    for (const GraphVariable& variable : loop.body.variables) sources.push_back(variable.first);
     require(same(body_in, sources), "loop links do not match the body's inputs and variables", id);
     const auto& kept = loop.body.keep;
     for (ValueId value : body_out)

@@ -50,7 +50,7 @@ struct Node {
   int loop = -1;     // index into Graph::loops when op is "loop"
 };
 
-struct Variable {
+struct GraphVariable {
   std::string path;
   Meta meta;
   Category category = Category::parameters;
@@ -63,7 +63,7 @@ struct Loop;
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;  // in base order
-  std::vector<Variable> variables;
+  std::vector<GraphVariable> variables;
   std::vector<ValueId> inputs;  // filled by the caller before each step
   std::vector<ValueId> keep;    // still readable when the step has ended
   std::vector<Loop> loops;

@@ -40,4 +40,8 @@ const Op kAccumulate{
     .samples = samples,
 };
 
+Tensor accumulate(const Tensor& sum, const Tensor& term) {
+  return apply(kAccumulate, {sum, term})[0];
+}
+
 }  // namespace pl

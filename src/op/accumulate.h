@@ -8,6 +8,9 @@ namespace pl {
 
 extern const Op kAccumulate;
 
+// sum + term, the sum's next version.
+Tensor accumulate(const Tensor& sum, const Tensor& term);
+
 namespace cpu {
 std::unique_ptr<Kernel> accumulate_reference(const PrepareCall&);
 }  // namespace cpu

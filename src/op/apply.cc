@@ -1,56 +1,98 @@
 // Eager and traced calls meet here; the catalogue look-up and the shared row and cost rules too.
+#include <array>
 #include <map>
 
 #include "base/error.h"
+#include "op/observer.h"
 #include "op/op.h"
 #include "op/recorder.h"
+#include "op/runtime.h"
 #include "op/widen.h"
 
 namespace pl {
 namespace {
 
+// An output's bytes: an operand's, where the op only renames them or where it updates a variable.
+Tensor output(const Op& op, const Tensors& in, const Meta& meta, size_t o) {
+  for (const InOut& pair : op.alias)
+    if (pair.out == static_cast<int>(o)) return {meta, in[static_cast<size_t>(pair.in)].buffer()};
+  for (const InOut& pair : op.next_version)
+    if (pair.out == static_cast<int>(o)) {
+      const std::shared_ptr<Buffer>& buffer = in[static_cast<size_t>(pair.in)].buffer();
+      if (buffer->is_variable()) return {meta, buffer};
+    }
+  return Tensor(meta);
+}
+
+Tensors run_kernel(const Op& op, const Tensors& in, const Metas& outs, Kernel* kernel) {
+  Tensors result;
+  result.reserve(outs.size());
+  for (size_t o = 0; o < outs.size(); ++o) result.push_back(output(op, in, outs[o], o));
+  if (!kernel) return result;
+  constexpr size_t kFew = 8;
+  std::array<void*, kFew> few_in, few_out;
+  std::vector<void*> many_in(in.size() > kFew ? in.size() : 0),
+      many_out(outs.size() > kFew ? outs.size() : 0);
+  void **from = many_in.empty() ? few_in.data() : many_in.data(),
+       **to = many_out.empty() ? few_out.data() : many_out.data();
+  for (size_t i = 0; i < in.size(); ++i) from[i] = in[i].data();
+  for (size_t o = 0; o < outs.size(); ++o) to[o] = result[o].data();
+  if (kernel->workspace_bytes > 0) {
+    Buffer workspace(kernel->workspace_bytes);
+    kernel->run(from, to, workspace.data());
+  } else {
+    kernel->run(from, to, nullptr);
+  }
+  return result;
+}
+
 Tensors run_eagerly(const Op& op, const Tensors& in, const Attrs& attrs) {
+  if (Runtime* runtime = Runtime::current()) {
+    const KernelCache::Found found = runtime->kernel(op, in, attrs);
+    return run_kernel(op, in, found->out, found->kernel.get());
+  }
   Metas metas;
   for (const Tensor& tensor : in) metas.push_back(tensor.meta());
   const Metas outs = op.infer(metas, attrs);
   Backend& backend = BackendScope::current();
-  auto kernel = prepare(op, {backend, metas, outs, attrs});
-  std::vector<void*> in_pointers, out_pointers;
-  for (const Tensor& tensor : in) in_pointers.push_back(tensor.data());
-  Tensors result;
-  for (size_t o = 0; o < outs.size(); ++o) {
-    bool shared = false;
-    for (const InOut& pair : op.alias)
-      if (pair.out == static_cast<int>(o)) {
-        result.emplace_back(outs[o], in[static_cast<size_t>(pair.in)].buffer());
-        shared = true;
-      }
-    if (!shared) result.emplace_back(outs[o]);
-    out_pointers.push_back(result.back().data());
-  }
-  if (!op.alias.empty()) return result;
-  Buffer workspace(kernel->workspace_bytes);
-  kernel->run(in_pointers.data(), out_pointers.data(), workspace.data());
-  return result;
+  std::unique_ptr<Kernel> kernel;
+  if (op.alias.empty()) kernel = prepare(op, {backend, metas, outs, attrs});
+  return run_kernel(op, in, outs, kernel.get());
 }
 
-}  // namespace
-
-Tensors apply(const Op& op, Tensors in, Attrs attrs) {
-  Recorder* recorder = in.empty() ? RecorderScope::current() : nullptr;
+// Which trace an op belongs to; null: it runs at once. In a trace that captures values every op is
+// recorded.
+Recorder* recorder_of(const Op& op, const Tensors& in) {
+  Recorder* recorder = RecorderScope::current();
+  if (recorder && !in.empty() && !recorder->captures()) recorder = nullptr;
   for (const Tensor& tensor : in) {
     if (!tensor.defined())
       throw UserError("[" + std::string(op.name) +
                       "] expected a tensor for every operand, received an empty one");
     if (tensor.is_symbol()) recorder = tensor.recorder();
   }
-  if (!recorder) return run_eagerly(op, in, attrs);
-  for (const Tensor& tensor : in)
-    if (!tensor.is_symbol())
-      throw UserError("[" + std::string(op.name) +
-                      "] expected symbols only while tracing, received a value; make it an input "
-                      "or a variable");
-  return recorder->append(op, in, std::move(attrs));
+  return recorder;
+}
+
+}  // namespace
+
+Tensors apply(const Op& op, Tensors in, Attrs attrs) {
+  Recorder* recorder = recorder_of(op, in);
+  if (recorder)
+    for (Tensor& tensor : in) {
+      if (tensor.is_symbol()) continue;
+      if (!recorder->captures())
+        throw UserError("[" + std::string(op.name) +
+                        "] expected symbols only while tracing, received a value; make it an input "
+                        "or a variable");
+      tensor = recorder->capture(tensor);
+    }
+  const std::span<OpObserver* const> observers = observing();
+  if (observers.empty())
+    return recorder ? recorder->append(op, in, std::move(attrs)) : run_eagerly(op, in, attrs);
+  Tensors out = recorder ? recorder->append(op, in, attrs) : run_eagerly(op, in, attrs);
+  for (OpObserver* observer : observers) observer->on_apply(op, in, attrs, out);
+  return out;
 }
 
 const Op* find_op(std::string_view name) {

@@ -2,6 +2,7 @@
 #include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/assign.h"
 #include "op/attention.h"
 #include "op/avg_pool.h"
 #include "op/batch_matmul.h"
@@ -104,6 +105,7 @@ std::span<const Op* const> catalogue() {
       &kSgdMomentum,
       &kAdam,
       &kAccumulate,
+      &kAssign,
       &kOwnRows,
       &kPlaceRows,
       &kAdd,

@@ -1,8 +1,10 @@
 // All public op functions.
 #pragma once
 
+#include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/assign.h"
 #include "op/attention.h"
 #include "op/avg_pool.h"
 #include "op/batch_matmul.h"

@@ -107,6 +107,9 @@ Tensors gradient_minimum(const GradientCall& call) {
       [&] { return multiply(dy, greater_mask(a, b)); });
 }
 
+// Steps: no slope anywhere, so that what is made of them can be differentiated again.
+Tensors gradient_none(const GradientCall& call) { return Tensors(call.in.size()); }
+
 // Where the output says as much as the input, the gradient reads the output.
 template <Unary kind>
 Tensors gradient_unary(const GradientCall& call) {
@@ -190,7 +193,7 @@ constexpr Op binary_op(const char* summary, Gradient gradient) {
 
 template <Unary kind>
 constexpr Op unary_op(const char* summary, bool dear = false) {
-  Gradient gradient = nullptr;
+  Gradient gradient = gradient_none;
   if constexpr (kind != Unary::sign) gradient = gradient_unary<kind>;
   return {.name = name_of(kind),
           .summary = summary,
@@ -214,10 +217,12 @@ constinit const Op kMaximum =
     binary_op<Binary::maximum>("the larger of a and b; NaN if one is", gradient_maximum);
 constinit const Op kMinimum =
     binary_op<Binary::minimum>("the smaller of a and b; NaN if one is", gradient_minimum);
-constinit const Op kEqualMask = binary_op<Binary::equal_mask>("1 where a == b, else 0", nullptr);
-constinit const Op kGreaterMask = binary_op<Binary::greater_mask>("1 where a > b, else 0", nullptr);
+constinit const Op kEqualMask =
+    binary_op<Binary::equal_mask>("1 where a == b, else 0", gradient_none);
+constinit const Op kGreaterMask =
+    binary_op<Binary::greater_mask>("1 where a > b, else 0", gradient_none);
 constinit const Op kGreaterEqualMask =
-    binary_op<Binary::greater_equal_mask>("1 where a >= b, else 0", nullptr);
+    binary_op<Binary::greater_equal_mask>("1 where a >= b, else 0", gradient_none);
 
 constinit const Op kNegative = unary_op<Unary::negative>("-x");
 constinit const Op kExp = unary_op<Unary::exp>("e to the x", true);

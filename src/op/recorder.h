@@ -2,6 +2,7 @@
 // symbol.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,13 @@ class Recorder {
 
   Tensors append(const Op& op, const Tensors& in, Attrs attrs);
   void keep(const Tensor& tensor, std::string name);
+
+  // What a value becomes when an op meets it in this trace. Without it a value is refused, and ops
+  // on values alone run at once.
+  using Capture = std::function<Tensor(const Tensor& value)>;
+  void set_capture(Capture capture) { capture_ = std::move(capture); }
+  bool captures() const { return static_cast<bool>(capture_); }
+  Tensor capture(const Tensor& value) { return capture_(value); }
 
   // Layer path of the nodes appended from now on; scopes nest: "block/dense".
   void push_scope(const std::string& name);
@@ -36,6 +44,7 @@ class Recorder {
   Graph graph_;
   std::vector<std::string> scopes_;
   Category category_ = Category::activations;
+  Capture capture_;
 };
 
 // Whether dimension 0 counts the samples of the batch being traced. Values (eager) answer false.

@@ -1,7 +1,10 @@
 #include "op/softmax_cross_entropy.h"
 
 #include "op/infer.h"
+#include "op/one_hot.h"
 #include "op/pointwise.h"
+#include "op/reduce.h"
+#include "op/reshape.h"
 #include "op/softmax.h"
 
 namespace pl {
@@ -93,6 +96,39 @@ Tensors gradient(const GradientCall& call) {
   return {combine(call, softmax_cross_entropy_gradient), Tensor()};
 }
 
+// (B, ...) as (B, ..., 1).
+Tensor as_column(const Tensor& rows) {
+  std::vector<Dim> dims = rows.shape().dims();
+  dims.push_back(1);
+  return reshape(rows, dims);
+}
+
+// dlogits = (p - y) * dloss with y = one_hot(labels). For a cotangent g of dlogits:
+//   to p: g * dloss;   to dloss: sum(g * (p - y)).
+Tensors sparse_gradient_gradient(const GradientCall& call) {
+  const Tensor &p = call.in[0], &labels = call.in[1], &dloss = call.in[2], &g = call.dout[0];
+  Tensors out(3);
+  if (call.wants(0)) out[0] = multiply(g, as_column(dloss));
+  if (call.wants(2)) {
+    const Tensor y = one_hot(labels, p.shape().back(), p.dtype());
+    out[2] = reduce_sum(multiply(g, subtract(p, y)), {-1});
+  }
+  return out;
+}
+
+// dlogits = (p * s - y) * dloss with s = sum(y). For a cotangent g of dlogits:
+//   to p: g * dloss * s;   to y: (sum(g * p) - g) * dloss;   to dloss: sum(g * (p * s - y)).
+Tensors gradient_gradient(const GradientCall& call) {
+  const Tensor &p = call.in[0], &y = call.in[1], &dloss = call.in[2], &g = call.dout[0];
+  const Tensor s = reduce_sum(y, {-1}, true);
+  Tensors out(3);
+  if (call.wants(0)) out[0] = multiply(multiply(g, as_column(dloss)), s);
+  if (call.wants(1))
+    out[1] = multiply(subtract(reduce_sum(multiply(g, p), {-1}, true), g), as_column(dloss));
+  if (call.wants(2)) out[2] = reduce_sum(multiply(g, subtract(multiply(p, s), y)), {-1});
+  return out;
+}
+
 Cost cost(const Metas& in, const Metas& out, const Attrs&) { return pointwise_cost(in, out, 8); }
 Cost gradient_cost(const Metas& in, const Metas& out, const Attrs&) {
   return pointwise_cost(in, out, 2);
@@ -172,6 +208,7 @@ const Op kSparseSoftmaxCrossEntropyGradient{
     .name = "sparse_softmax_cross_entropy_gradient",
     .summary = "(probs - one_hot(labels)) * dloss",
     .infer = sparse_gradient_infer,
+    .gradient = sparse_gradient_gradient,
     .in_place = kGradientInPlace,
     .rows = rows_map,
     .variants = kSparseGradientVariants,
@@ -195,6 +232,7 @@ const Op kSoftmaxCrossEntropyGradient{
     .name = "softmax_cross_entropy_gradient",
     .summary = "(probs * sum(targets) - targets) * dloss",
     .infer = gradient_infer,
+    .gradient = gradient_gradient,
     .in_place = kGradientInPlace,
     .rows = rows_map,
     .variants = kGradientVariants,

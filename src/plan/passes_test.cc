@@ -283,7 +283,7 @@ std::vector<std::string> three_steps(const Graph& graph, Backend& backend,
   fill_variables(run, 2);
   // Optimiser slots start at zero, and weights small enough for a loss that stays finite.
   for (size_t v = 0; v < graph.variables.size(); ++v) {
-    const Variable& variable = graph.variables[v];
+    const GraphVariable& variable = graph.variables[v];
     const double factor = variable.category == Category::optimizer ? 0 : 0.125;
     for (int64_t i = 0; i < variable.meta.elements(); ++i)
       if (variable.meta.dtype == Dtype::float64)

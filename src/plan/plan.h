@@ -49,7 +49,7 @@ struct VariableLayout {
   Bytes bytes = 0;
   const Entry* find(const std::string& path) const;
 };
-VariableLayout layout_variables(const std::vector<Variable>& variables, Bytes alignment);
+VariableLayout layout_variables(const std::vector<GraphVariable>& variables, Bytes alignment);
 
 struct Step {
   NodeId node;

@@ -132,7 +132,7 @@ class Emitter {
   void place(ValueId id, ByteOffset at) { outside_[index(laid_.made.root[index(id)])] = at; }
 
   Plan run(int64_t trips) {
-    for (const Variable& variable : graph_.variables)
+    for (const GraphVariable& variable : graph_.variables)
       plan_.variable_at.push_back(outside_[index(variable.first)]);
     for (size_t v = 0; v < graph_.values.size(); ++v)  // all versions share the place
       if (graph_.values[v].variable >= 0)
@@ -231,9 +231,9 @@ const VariableLayout::Entry* VariableLayout::find(const std::string& path) const
   return nullptr;
 }
 
-VariableLayout layout_variables(const std::vector<Variable>& variables, Bytes alignment) {
+VariableLayout layout_variables(const std::vector<GraphVariable>& variables, Bytes alignment) {
   VariableLayout layout;
-  for (const Variable& variable : variables) {
+  for (const GraphVariable& variable : variables) {
     check(!layout.find(variable.path), "two variables have the same path");
     layout.entries.push_back({variable.path, variable.meta, variable.category, layout.bytes});
     auto end = checked_add(layout.bytes, align_up(variable.meta.bytes(), alignment));
@@ -247,7 +247,7 @@ Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout
                Bytes alignment, const Decision& decision) {
   const Laid laid = lay(graph, facts, decision, alignment, nullptr);
   Emitter emitter(graph, facts, laid, layout.bytes, alignment);
-  for (const Variable& variable : graph.variables) {
+  for (const GraphVariable& variable : graph.variables) {
     const auto* entry = layout.find(variable.path);
     check(entry && entry->meta == variable.meta, "a variable is missing from the layout");
     emitter.place(variable.first, entry->at);

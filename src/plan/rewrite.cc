@@ -39,7 +39,7 @@ void rebuild(Graph& graph, const std::vector<bool>& dropped, const std::vector<N
     values.push_back(std::move(graph.values[index(id)]));
     values.back().producer = producer;
   };
-  for (const Variable& variable : graph.variables) keep_value(variable.first, -1);
+  for (const GraphVariable& variable : graph.variables) keep_value(variable.first, -1);
   for (ValueId id : graph.inputs) keep_value(id, -1);
   for (size_t n = 0; n < nodes.size(); ++n)
     for (ValueId id : nodes[n].out) keep_value(id, static_cast<NodeId>(n));
@@ -53,7 +53,7 @@ void rebuild(Graph& graph, const std::vector<bool>& dropped, const std::vector<N
   }
   for (ValueId& id : graph.inputs) rename(id);
   for (ValueId& id : graph.keep) rename(id);
-  for (Variable& variable : graph.variables) {
+  for (GraphVariable& variable : graph.variables) {
     rename(variable.first);
     rename(variable.last);
   }

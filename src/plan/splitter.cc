@@ -50,7 +50,7 @@ ValueId Splitter::add_outside(ValueId id) {
 }
 
 void Splitter::copy_sources() {
-  for (const Variable& variable : whole_.variables) {
+  for (const GraphVariable& variable : whole_.variables) {
     outer_.variables.push_back(variable);
     outer_.variables.back().first = add_outside(variable.first);
   }

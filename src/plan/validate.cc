@@ -131,7 +131,7 @@ class Replay {
 
   void load_sources() {
     for (size_t v = 0; v < graph_.variables.size(); ++v) {
-      const Variable& variable = graph_.variables[v];
+      const GraphVariable& variable = graph_.variables[v];
       const ByteOffset at = plan_.variable_at[v];
       const Bytes bytes = granted(variable.meta.bytes());
       if (loop_) {

@@ -8,35 +8,48 @@
 
 #include "tensor/device.h"
 #include "tensor/shape.h"
+#include "tensor/value_memory.h"
 
 namespace pl {
 
 class Recorder;  // op/recorder.h; here only an opaque tag of the graph being traced
 using ValueId = int;
 
-// Bytes of an eager value, aligned to a cache line, freed with the last handle.
+// Bytes of an eager value, aligned to a cache line, freed with the last handle. They lie in the
+// ValueMemory in scope, or on the heap without one.
 class Buffer {
  public:
   explicit Buffer(Bytes bytes);
+  // Bytes that lie in someone else's memory, which `keeper` keeps alive.
+  Buffer(void* data, Bytes bytes, std::shared_ptr<const void> keeper);
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
   void* data() { return data_; }
   Bytes bytes() const { return bytes_; }
 
+  // A variable's: ops that make the next version of an operand write it here.
+  bool is_variable() const { return variable_; }
+  void set_variable(bool variable) { variable_ = variable; }
+  // Moves the bytes to a place of its own, so that whoever has the other place may write there.
+  void detach();
+
  private:
   void* data_ = nullptr;
   Bytes bytes_ = 0;
+  ValueMemory::Block block_;
+  std::shared_ptr<ValueMemory> memory_;  // null: the heap, or someone else's
+  std::shared_ptr<const void> keeper_;   // of someone else's
+  bool variable_ = false;
 };
 
 class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Meta meta);  // an uninitialised value
-  Tensor(Meta meta, std::shared_ptr<Buffer> buffer)
-      : meta_(std::move(meta)), buffer_(std::move(buffer)) {}
+  Tensor(Meta meta, std::shared_ptr<Buffer> buffer);
   Tensor(Meta meta, Recorder* recorder, ValueId id)
-      : meta_(std::move(meta)), recorder_(recorder), id_(id) {}
+      : meta_(std::move(meta)), recorder_(recorder), identity_(id) {}
 
   bool defined() const { return buffer_ || recorder_; }
   bool is_symbol() const { return recorder_ != nullptr; }
@@ -44,8 +57,11 @@ class Tensor {
   const Shape& shape() const { return meta_.shape; }
   Dtype dtype() const { return meta_.dtype; }
 
-  Recorder* recorder() const { return recorder_; }  // symbols only
-  ValueId id() const { return id_; }                // symbols only
+  Recorder* recorder() const { return recorder_; }                // symbols only
+  ValueId id() const { return static_cast<ValueId>(identity_); }  // symbols only
+  // The same for copies of a handle, different for everything else: a symbol's id in its graph; of
+  // values a number that no other value of the process ever had.
+  int64_t identity() const { return identity_; }
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
   void* data() const;  // values only; throws UserError on a symbol
   template <class T>
@@ -57,7 +73,7 @@ class Tensor {
   Meta meta_;
   std::shared_ptr<Buffer> buffer_;
   Recorder* recorder_ = nullptr;
-  ValueId id_ = -1;
+  int64_t identity_ = -1;
 };
 
 using Tensors = std::vector<Tensor>;

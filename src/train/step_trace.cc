@@ -50,9 +50,9 @@ struct Trained {
 
 }  // namespace
 
-std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
-                                     bool training) {
-  std::vector<Variable> list;
+std::vector<GraphVariable> step_variables(const Network& network, const Compiled& compiled,
+                                          bool training) {
+  std::vector<GraphVariable> list;
   for (const NetworkWeight& weight : network.weights())
     list.push_back({weight.path, {compiled.dtype.variable, weight.shape}, Category::parameters});
   if (!training) return list;
@@ -73,7 +73,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   RecorderScope scope(recorder);
   const bool training = signature.kind == StepKind::train;
   Tensors variables;
-  for (const Variable& variable : step_variables(network, compiled, training))
+  for (const GraphVariable& variable : step_variables(network, compiled, training))
     variables.push_back(recorder.variable(variable.path, variable.meta, variable.category));
   auto next = variables.begin() + static_cast<std::ptrdiff_t>(network.weights().size());
   const Tensors weights(variables.begin(), next);

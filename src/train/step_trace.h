@@ -42,8 +42,8 @@ struct SampleSpec {
 
 // The variables of a step: all weights in creation order, then (training) the slots of each
 // trainable weight. Value ids are left open.
-std::vector<Variable> step_variables(const Network& network, const Compiled& compiled,
-                                     bool training);
+std::vector<GraphVariable> step_variables(const Network& network, const Compiled& compiled,
+                                          bool training);
 
 // Inputs of the graph, in order: x (B, ...), y (B, ...) unless predicting, step parameters.
 // Kept values: the mean loss, then per metric the sum over samples; when predicting, the outputs.

@@ -738,6 +738,7 @@ OPS = {
     "adam": adam,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "assign": lambda a, variable, value: value,
     "own_rows": own_rows,
     "place_rows": place_rows,
     "subtract": lambda a, x, y: x - y,

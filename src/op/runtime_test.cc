@@ -1,0 +1,106 @@
+#include "op/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backend/cpu/host_memory.h"
+#include "base/error.h"
+#include "op/functions.h"
+
+namespace pl {
+namespace {
+
+Tensor ramp(Shape shape, Dtype dtype = Dtype::float32) {
+  Tensor x({dtype, std::move(shape)});
+  for (int64_t i = 0; i < x.meta().elements(); ++i)
+    x.data_as<float>()[i] = static_cast<float>(i % 17) / 16;
+  return x;
+}
+
+TEST(Runtime, KernelsOfEqualCallsArePreparedOnce) {
+  Runtime runtime({.memory = "64MiB", .threads = 1});
+  const Tensor x = ramp({8, 16}), w = ramp({16, 4});
+  const Tensor first = relu(matmul(x, w));
+  const size_t kernels = runtime.cached_kernels();
+  EXPECT_EQ(kernels, 2u);
+  for (int i = 0; i < 3; ++i) {
+    const Tensor again = relu(matmul(x, w));
+    EXPECT_EQ(std::memcmp(first.data(), again.data(), 8 * 4 * 4), 0);
+  }
+  EXPECT_EQ(runtime.cached_kernels(), kernels);
+  matmul(x, x, {.transpose_b = true});
+  EXPECT_EQ(runtime.cached_kernels(), kernels + 1);
+}
+
+TEST(Runtime, TheCacheOfKernelsIsBounded) {
+  Runtime runtime({.memory = "64MiB", .threads = 1});
+  for (Dim n = 1; n <= 2000; ++n) relu(Tensor({Dtype::float32, {n}}));
+  EXPECT_LE(runtime.cached_kernels(), 512u);
+  EXPECT_LE(runtime.memory().used, 8 * kMiB);
+  runtime.trim();
+  EXPECT_EQ(runtime.memory().resident(), 0);
+}
+
+TEST(Runtime, TheLimitHoldsForValuesAndWorkspaces) {
+  Runtime runtime({.memory = "4MiB", .threads = 1});
+  const Tensor x = ramp({256 * 1024});  // 1 MiB
+  const Tensor y = square(x), z = square(y);
+  EXPECT_THROW(square(z), DoesNotFit) << "kernels have a little of the fourth MiB";
+  EXPECT_EQ(y.data_as<float>()[16], 1);
+  EXPECT_LE(runtime.memory().peak, 4 * kMiB);
+}
+
+TEST(Runtime, LoopsOfOpsDoNotGrow) {
+  Runtime runtime({.memory = "32MiB", .threads = 1});
+  const Tensor x = ramp({64, 128}), w = ramp({128, 64});
+  auto step = [&] { return reduce_sum(tanh(matmul(x, w))); };
+  for (int i = 0; i < 20; ++i) step();
+  const MemoryFigures before = runtime.memory();
+  const Bytes resident = process_resident();
+  for (int i = 0; i < 500; ++i) step();
+  EXPECT_EQ(runtime.memory().resident(), before.resident());
+  EXPECT_LT(process_resident() - resident, 512 * kKiB);
+}
+
+TEST(Runtime, Nests) {
+  Runtime outer({.memory = "1MiB", .threads = 1});
+  const Tensor big = [] {
+    Runtime inner({.memory = "8MiB", .threads = 1});
+    return fill({512 * 1024}, 2.0);
+  }();
+  EXPECT_EQ(outer.memory().used, 0) << "the value belongs to the runtime it was made in";
+  EXPECT_EQ(big.data_as<float>()[512 * 1024 - 1], 2);
+  EXPECT_THROW(square(big), DoesNotFit);
+}
+
+TEST(Runtime, WithoutOneOpsSayWhatIsMissing) {
+  const Tensor x = ramp({3});
+  try {
+    square(x);
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "[backend] expected a Runtime that lives while ops run on values, received none; "
+              "write pl::Runtime runtime; before them");
+  }
+}
+
+TEST(Device, OnlyTheProcessor) {
+  for (const char* name : {"cpu", "CPU:0", "/cpu:0", "/device:CPU:0"}) {
+    const auto scope = device(name);
+    (void)scope;
+  }
+  try {
+    const auto scope = device("GPU:0");
+    (void)scope;
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "[device] expected cpu, the only device of this build, received 'GPU:0'; use "
+              "pl::device(\"cpu\") or leave it out");
+  }
+}
+
+}  // namespace
+}  // namespace pl

@@ -1,0 +1,205 @@
+#include "tensor/value_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+constexpr Bytes kSmallest = 64, kLargestCell = 2048;
+constexpr Bytes kKeptWithoutLimit = 64 * kMiB;
+
+thread_local std::shared_ptr<ValueMemory> current_memory;
+
+size_t class_of(Bytes bytes) {
+  const auto cell = std::bit_ceil(static_cast<uint64_t>(std::max(bytes, kSmallest)));
+  return static_cast<size_t>(std::bit_width(cell) - std::bit_width(uint64_t{kSmallest}));
+}
+
+}  // namespace
+
+// One page of equal cells. Free ones form a list through themselves.
+struct ValueMemory::Slab {
+  char* page;
+  size_t size_class;
+  int64_t cells, live = 0, fresh = 0;  // cells behind the first `fresh` were never handed out
+  void* free = nullptr;
+  Slab *before = nullptr, *next = nullptr;
+  bool full() const { return !free && fresh == cells; }
+};
+
+ValueMemory::ValueMemory(std::optional<Bytes> limit)
+    : limit_(limit), page_(static_cast<Bytes>(sysconf(_SC_PAGESIZE))) {
+  if (limit_ && *limit_ < page_)
+    throw UserError("[runtime] memory: expected at least a page of " + format_bytes(page_) +
+                    ", received " + format_bytes(*limit_));
+}
+
+ValueMemory::~ValueMemory() { trim(); }
+
+ValueMemory::Block ValueMemory::take(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > kLargestCell) {
+    void* data = take_pages(align_up(bytes, page_));
+    ++values_;
+    return {data, nullptr};
+  }
+  const size_t size_class = class_of(bytes);
+  const Bytes cell = kSmallest << size_class;
+  Slab* slab = open_[size_class];
+  if (!slab) {
+    auto fresh = std::make_unique<Slab>(Slab{nullptr, size_class, page_ / cell});
+    fresh->page = static_cast<char*>(take_pages(page_));
+    slab = fresh.release();
+    link(*slab);
+  }
+  void* data = slab->free;
+  if (data)
+    slab->free = *static_cast<void**>(data);
+  else
+    data = slab->page + cell * slab->fresh++;
+  ++slab->live;
+  if (slab->full()) unlink(*slab);
+  ++values_;
+  return {data, slab};
+}
+
+void ValueMemory::give(const Block& block, Bytes bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  --values_;
+  if (!block.slab) return give_pages(block.data, align_up(bytes, page_));
+  Slab& slab = *block.slab;
+  if (slab.full()) link(slab);
+  *static_cast<void**>(block.data) = slab.free;
+  slab.free = block.data;
+  if (--slab.live > 0) return;
+  unlink(slab);
+  give_pages(slab.page, page_);
+  delete &slab;
+}
+
+void ValueMemory::link(Slab& slab) noexcept {
+  Slab*& first = open_[slab.size_class];
+  slab.before = nullptr;
+  slab.next = first;
+  if (first) first->before = &slab;
+  first = &slab;
+}
+
+void ValueMemory::unlink(Slab& slab) noexcept {
+  if (slab.before)
+    slab.before->next = slab.next;
+  else
+    open_[slab.size_class] = slab.next;
+  if (slab.next) slab.next->before = slab.before;
+}
+
+void* ValueMemory::take_pages(Bytes bytes) {
+  void* data = nullptr;
+  if (const auto at = dead_.find(bytes); at != dead_.end()) {
+    data = at->second.back();
+    at->second.pop_back();
+    if (at->second.empty()) dead_.erase(at);
+    kept_ -= bytes;
+  } else {
+    if (!make_room(bytes)) refuse(bytes, false);
+    const auto map = [bytes] {
+      return mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    };
+    data = map();
+    if (data == MAP_FAILED) {
+      make_room(std::numeric_limits<Bytes>::max() / 2);  // what is kept may be what is missing
+      data = map();
+    }
+    if (data == MAP_FAILED) refuse(bytes, true);
+  }
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+  return data;
+}
+
+void ValueMemory::give_pages(void* data, Bytes bytes) noexcept {
+  used_ -= bytes;
+  if (kept_ + bytes > limit_.value_or(kKeptWithoutLimit)) {
+    munmap(data, static_cast<size_t>(bytes));
+    return;
+  }
+  try {
+    dead_[bytes].push_back(data);
+    kept_ += bytes;
+  } catch (const std::bad_alloc&) {
+    munmap(data, static_cast<size_t>(bytes));
+  }
+}
+
+// Unmaps kept pages, the largest first, until `bytes` more are within the limit.
+bool ValueMemory::make_room(Bytes bytes) noexcept {
+  const Bytes limit = limit_.value_or(std::numeric_limits<Bytes>::max() / 2);
+  while (!dead_.empty() && bytes > limit - used_ - kept_) {
+    auto& [size, list] = *dead_.rbegin();
+    munmap(list.back(), static_cast<size_t>(size));
+    kept_ -= size;
+    list.pop_back();
+    if (list.empty()) dead_.erase(std::prev(dead_.end()));
+  }
+  return bytes <= limit - used_ - kept_;
+}
+
+void ValueMemory::refuse(Bytes bytes, bool system) const {
+  const std::string held =
+      format_bytes(used_) + " are held by " + std::to_string(values_) + " values and their kernels";
+  if (system)
+    throw DoesNotFit("[runtime] expected " + format_bytes(bytes) +
+                     " for a value, the system gave none; " + held);
+  throw DoesNotFit("[runtime] expected " + format_bytes(bytes) +
+                   " for a value within memory = " + format_bytes(*limit_) + ", of which " + held +
+                   "; let go of tensors or a tape (reset()), or raise memory");
+}
+
+bool ValueMemory::charge(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  if (!make_room(bytes)) return false;
+  used_ += bytes;
+  peak_ = std::max(peak_, used_);
+  return true;
+}
+
+void ValueMemory::discharge(Bytes bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  used_ -= bytes;
+}
+
+void ValueMemory::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [size, list] : dead_)
+    for (void* data : list) munmap(data, static_cast<size_t>(size));
+  dead_.clear();
+  kept_ = 0;
+}
+
+MemoryFigures ValueMemory::figures() const {
+  const std::lock_guard lock(mutex_);
+  return {limit_, used_, peak_, kept_, values_};
+}
+
+Bytes ValueMemory::room() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ ? *limit_ - used_ : std::numeric_limits<Bytes>::max();
+}
+
+MemoryScope::MemoryScope(std::shared_ptr<ValueMemory> memory)
+    : previous_(std::exchange(current_memory, std::move(memory))) {}
+MemoryScope::~MemoryScope() { current_memory = std::move(previous_); }
+const std::shared_ptr<ValueMemory>& MemoryScope::current() { return current_memory; }
+
+}  // namespace pl

@@ -1,0 +1,62 @@
+// One call of a function as a graph. What library code sees of the function being traced: numbers
+// that the host puts in before every call, such as a step's parameters.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "train/function.h"
+
+namespace pl {
+
+struct HostInput {
+  const void* key;  // one input for each in a trace
+  std::string name;
+  Meta meta;
+  std::function<void(void* to)> fill;     // before a call
+  std::function<void()> after = nullptr;  // when it succeeded
+};
+
+class FunctionTrace {
+ public:
+  virtual Tensor host_input(const HostInput& input) = 0;
+  static FunctionTrace* current();  // null outside of traces
+
+ protected:
+  FunctionTrace();
+  ~FunctionTrace();
+
+ private:
+  FunctionTrace* previous_;
+};
+
+struct FunctionKey {
+  Metas metas;
+  std::vector<std::string> constants;
+  bool operator==(const FunctionKey&) const = default;
+};
+
+// Where a result comes from.
+struct FunctionOutput {
+  enum class From : uint8_t { kept, argument, variable } from;
+  size_t index;
+  Meta meta;
+};
+
+// A traced step and what surrounds it.
+struct TracedFunction {
+  FunctionKey key;
+  Graph graph;                                            // behind its passes
+  std::vector<std::shared_ptr<VariableState>> variables;  // as the graph's
+  std::vector<HostInput> host;                            // inputs behind the arguments
+  std::vector<FunctionOutput> outputs;
+  std::vector<std::string> names;
+};
+
+// Runs the function on symbols, and the passes on what it did. Throws UserError.
+TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body);
+
+}  // namespace pl
