@@ -96,8 +96,8 @@ struct SearchOptions {
 };
 
 // All plans worth having, bytes descending and time ascending; the first drops nothing, unless
-// values are released, when a drop may save time. Knows neither a budget nor a clock: equal problems
-// give equal pools.
+// values are released, when a drop may save time. Knows neither a budget nor a clock: equal
+// problems give equal pools.
 std::vector<Candidate> search(const Problem& problem, const SearchOptions& options = {});
 
 }  // namespace pl
