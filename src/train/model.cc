@@ -145,7 +145,7 @@ void Model::compile(const CompileOptions& options) {
   const OptimizerRef optimizer =
       scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
   state_->compiled =
-      Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads)};
+      Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads), options.remat};
   if (built) state_->network.settle_trainable();
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
