@@ -239,7 +239,7 @@ void Model::save_checkpoint(const std::string& folder) {
                     .dtype = std::string(name_of(compiled.dtype))};
   saved.steps_before = state_->iterations;
   saved.epochs_before = state_->epochs;
-  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->learning_rate;
+  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->inner().learning_rate;
   write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
 }
 
@@ -262,7 +262,7 @@ void Model::load_checkpoint(const std::string& folder) {
   state_->fresh_optimizer = !with_slots;
   state_->iterations = saved.steps_before + saved.position.steps;
   state_->epochs = saved.epochs_before + saved.position.epoch - 1;
-  if (with_slots) state_->compiled->optimizer->learning_rate = saved.learning_rate;
+  if (with_slots) state_->compiled->optimizer->inner().learning_rate = saved.learning_rate;
 }
 
 std::vector<WeightInfo> Model::weights() {
