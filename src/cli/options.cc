@@ -8,6 +8,7 @@
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
 #include "cli/run_folder.h"
+#include "train/optimizers.h"
 
 namespace pl {
 namespace {
@@ -81,8 +82,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--input", "shape of one sample, as HxWxC or T [the model's own]");
   text("--memory", "budget for the whole process: 4GiB, 500MiB, 2GB, bytes, or `max` [none]");
   text("--device", "cpu [cpu]");
-  text("--dtype", "float32, float64 or mixed_bfloat16 [float32]");
-  text("--optimizer", "adam or sgd [adam]");
+  text("--dtype", "float32, float64, mixed_bfloat16 or mixed_float16 [float32]");
+  text("--optimizer", (optimizer_names() + " [adam]").c_str());
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
        "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "
@@ -163,12 +164,8 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--memory"))
     run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
   if (const auto* text = given("--dtype")) {
-    if (*text == "mixed_float16")
-      throw UserError(
-          "[options] --dtype mixed_float16: the CPU does not compute in float16; "
-          "mixed_bfloat16 needs no loss scaling and as many bytes");
-    run.dtype =
-        *policy_from_name(one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16"}));
+    run.dtype = *policy_from_name(
+        one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));
   }
   if (const auto* text = given("--optimizer")) run.optimizer = *text;
   if (const auto* text = given("--learning-rate"))

@@ -25,7 +25,7 @@ Sources open_sources(const std::string& data, const Network& network) {
 }
 
 // Opens the data and checks that the model can eat them.
-void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
+void open_data(const RunOptions& options, RunSetup& setup) {
   const Shape& input = setup.network.input_shapes()[0];
   if (options.data == "synthetic") {
     setup.sample = wanted_sample(setup.network, setup.compiled);
@@ -40,18 +40,18 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
                              setup.sources.test->fields()[1].sample != fields[1].sample))
     throw DataError("[data] " + options.data +
                     ": expected training and test samples of one shape and dtype");
-  setup.sample = {fields[0].sample, fields[1].sample, 1, false};
+  setup.sample = {{fields[0].sample}, {fields[1].sample}, 1, false};
   // Images as bytes are brought to [0, 1], as every Keras example does.
   if (fields[0].sample.dtype == Dtype::uint8 && setup.network.vocabulary() == 0)
     setup.sample.x_scale = 1.0 / 255;
   // A flat model takes images, and an image model takes (H, W) as (H, W, 1): the bytes are the
   // same.
   if (fields[0].sample.shape != input && fields[0].sample.elements() == input.elements())
-    setup.sample.x.shape = input;
-  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
+    setup.sample.x[0].shape = input;
+  for (Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) {
       check_tokens(*source, setup.network);
-      check_labels(*source, classes);
+      check_labels(*source, setup.network, setup.compiled);
     }
 }
 
@@ -103,13 +103,14 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
+  setup.compiled.optimizer = scaled_for(options.dtype, setup.compiled.optimizer);
   setup.loop = {.batch = options.batch,
                 .epochs = options.epochs,
                 .steps = options.steps,
                 .shuffle = options.shuffle,
                 .seed = options.seed,
-                .optimizer = setup.compiled.optimizer.get()};
-  open_data(options, model.classes, setup);
+                .accumulate = accumulation_of(setup.compiled)};
+  open_data(options, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.

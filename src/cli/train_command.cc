@@ -130,7 +130,7 @@ int run_train(const RunOptions& options) {
   const StopSignals signals;
   ModelInTraining training{.session = session,
                            .compiled = setup.compiled,
-                           .metrics = setup.compiled.metrics,
+                           .metrics = log_names(session.plan()),
                            .epochs = options.epochs,
                            .snapshot = setup.report.snapshot,
                            .callbacks = callbacks};
@@ -139,7 +139,7 @@ int run_train(const RunOptions& options) {
   if (const std::string text = list.warning(); !text.empty()) warn(text);
   setup.loop.start = training.state.position;
   setup.loop.time_kernels = true;
-  ProgressBar bar(out, setup.compiled.metrics);
+  ProgressBar bar(out, log_names(session.plan()));
   Observers observers{options.json ? nullptr : &bar, &log, &list};
   if (from) tell_resumed(log, training.state.position, options.json ? nullptr : out);
   const LoopResult result =
@@ -154,8 +154,9 @@ int run_train(const RunOptions& options) {
     warn("[memory] the process held " + format_bytes(peak) + ", more than the planned " +
          format_bytes(setup.report.process) + ", on this system");
   if (!result.finite)
-    throw BackendError("[train] step " + std::to_string(result.steps) +
-                       ": the loss is not finite; lower --learning-rate");
+    throw BackendError("[train] step " + std::to_string(result.steps) + ": the loss is not finite" +
+                       (result.cause.empty() ? "" : ": " + result.cause) +
+                       "; lower --learning-rate");
   if (const std::string path = session.variables().first_non_finite(); !path.empty())
     throw BackendError("[train] " + path +
                        ": a value is not finite at the end; lower --learning-rate");

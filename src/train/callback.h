@@ -31,7 +31,7 @@ using CallbackRef = std::shared_ptr<Callback>;
 struct ModelInTraining {
   bool stop_training = false;  // the epoch ends after this step, and training with it
 
-  Optimizer& optimizer() const { return *compiled.optimizer; }
+  Optimizer& optimizer() const { return compiled.optimizer->inner(); }
   int64_t iterations() const { return state.steps_before + state.position.steps; }
   Variables& variables() const { return session.variables(); }
   void save_weights(const std::string& path) const;

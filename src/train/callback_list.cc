@@ -33,7 +33,7 @@ std::vector<NamedBytes> ModelInTraining::saved_tensors() const {
 
 TrainState ModelInTraining::saved_state() const {
   TrainState saved = state;
-  saved.learning_rate = compiled.optimizer->learning_rate;
+  saved.learning_rate = optimizer().learning_rate;
   saved.stop_training = stop_training;
   saved.callbacks = Json::array();
   for (size_t i = 0; i < callbacks.size(); ++i)
@@ -82,7 +82,7 @@ CallbackList::CallbackList(ModelInTraining& model, const Checkpoint* from)
   warning_ = check_identity(state.identity, model.state.identity);
   state.identity = model.state.identity;
   from->load(model.variables());
-  model.compiled.optimizer->learning_rate = state.learning_rate;
+  model.optimizer().learning_rate = state.learning_rate;
   model.stop_training = state.stop_training;
   model.state = std::move(state);
   model.resumed = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/source.h"
@@ -22,6 +23,9 @@ struct LoopPosition {
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
+  int64_t initial_epoch = 0;          // so many of them are done already
+  int64_t validation_batch = 0;       // 0: as batch
+  int64_t validation_freq = 1;        // every so many epochs
   std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
   std::optional<int64_t> steps_per_epoch =
       {};                       // default: one pass over the data; may be more or less
@@ -29,15 +33,15 @@ struct LoopOptions {
   bool shuffle = true;
   bool time_kernels = false;  // some early steps are timed kernel by kernel
   uint64_t seed = 0;
-  double learning_rate = 1e-3;
-  const Optimizer* optimizer = nullptr;  // its learning rate, as it is before each step, wins
+  int64_t accumulate = 0;  // the optimiser's gradient_accumulation_steps; 0: none
   // What was trained before, so that going on gives the same shuffles, masks and updates as if it
   // had been one run.
   int64_t steps_before = 0, epochs_before = 0;
   LoopPosition start = {};  // of this run
 };
 
-// Which signatures a run needs: whole batches, the last smaller one, and the same for evaluation.
+// Which signatures a run needs: whole batches, the last smaller one, both again for steps that only
+// add up gradients, and the same for evaluation.
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples);
 // The signatures of one pass over so many samples: whole batches first, then the smaller one.
@@ -54,7 +58,7 @@ struct StepEvent {
   double ms = 0;
   int64_t epoch = 0, epoch_step = 0, epoch_steps = 0;  // from 1
   double mean_loss = 0;                                // over the epoch so far, weighted by samples
-  std::vector<double> mean_metrics;                    // likewise
+  std::vector<double> mean_metrics;                    // the log's other terms, likewise
 };
 
 struct EpochEvent {
@@ -103,6 +107,7 @@ struct LoopResult {
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
   bool finite = true;                    // false: it stopped at a non-finite loss
+  std::string cause;                     // of that, if found: which layer first
   bool left = false;                     // an observer wanted to leave
 };
 
@@ -114,8 +119,9 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
 Evaluated evaluate(Session& session, Source& source, int64_t batch,
                    TrainObserver* observer = nullptr);
 
-// Writes the predictions for all samples one after another to `out`. Only x is read.
-void predict(Session& session, Source& source, int64_t batch, void* out);
+// Writes the predictions for all samples one after another to `out`, one for each output. Only x is
+// read.
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out);
 
 // What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
 // what footprint.h counts for a node.

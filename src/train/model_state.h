@@ -42,6 +42,7 @@ struct ModelState {
   std::optional<std::pair<PlanKey, SessionPlan>> last;
 
   void build(const Shape& input);  // of a Sequential; throws UserError on another shape
+  void build_for(const Source& data);
   void require_built(const char* call) const;
   const Compiled& require_compiled(const char* call) const;
   CpuBackend& use_backend(int threads);
@@ -59,6 +60,7 @@ class ModelCall {
     Source* data = nullptr;
     Source* validation = nullptr;
     int64_t batch = 32;
+    int64_t validation_batch = 0;  // 0: as batch
     int threads = 0;
     std::optional<double> x_scale = std::nullopt;
     Bytes extra_bytes = 0;  // that the caller holds besides
@@ -69,6 +71,7 @@ class ModelCall {
   ModelCall(ModelState& state, const Needs& needs);
 
   int64_t batch() const { return batch_; }
+  int64_t validation_batch() const { return needs_.validation_batch; }
   // Plans, unless the last call's plan serves.
   PlanReport plan(const Budget& budget, bool want_max_batch);
   // After plan(): checks the room, brings the variables into place, reserves.
