@@ -206,7 +206,7 @@ TEST(Transformer, RefusesLayersThatDoNotFitTogether) {
             std::string::npos);
   EXPECT_NE(refusal([&] {
               Dense(2, {.kernel_initializer = "random_normal:x"});
-            }).find("random_normal:WIDTH"),
+            }).find("random_normal"),
             std::string::npos);
 }
 
