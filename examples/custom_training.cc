@@ -37,8 +37,8 @@ int main() {
     Runtime runtime({.memory = "64MiB", .threads = 1});
     constexpr Dim kBatch = 64;
     const auto data = tensor_source(Points(1024).x, Points(1024).y);
-    const Variable w1 = weight({2, 32}, "w1"), w2 = weight({32, 2}, "w2"),
-                   b1 = weight({32}, "b1"), b2(fill({2}, 0.0), {.name = "b2"});
+    const Variable w1 = weight({2, 32}, "w1"), w2 = weight({32, 2}, "w2"), b1 = weight({32}, "b1"),
+                   b2(fill({2}, 0.0), {.name = "b2"});
 
     auto train_step = pl::function(
         [&](const Tensor& x, const Tensor& y) {
