@@ -14,7 +14,7 @@ constexpr Bytes kPerThread = 11 * kKiB;      // touched stack and per-thread hea
 constexpr Bytes kPerLibraryOp = 700 * kKiB;  // code pages that running it touches
 constexpr Bytes kBfloat16 = 280 * kKiB;      // more of it for 16-bit operands
 constexpr Bytes kNarrow = 3700 * kKiB;       // more of oneDNN's code on CPUs without AVX-512
-constexpr Bytes kPerNode = 3800;             // graph, facts, plan, executor
+constexpr Bytes kPerNode = 3650;             // graph, facts, plan, executor
 constexpr Bytes kPerFusedNode = kKiB;        // what its tracing left of the heap in use
 // Before the arena is filled there is a peak of loading the program and one of preparing kernels,
 // which backend/cpu/code_pages.h bounds. A small arena fits below them.
