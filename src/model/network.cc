@@ -238,8 +238,8 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
     PathScope scope(recorder, call.path);
     for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c)) >> 1);
-    const LayerCall made{in,     own,            call.training.value_or(training), step_params,
-                         stream, call.trainable, masks_in};
+    const LayerCall made{
+        in, own, call.training.value_or(training), step_params, stream, call.trainable, masks_in};
     const Tensor out = call.layer->call(made);
     slots[static_cast<size_t>(call.out)] = out;
     masks[static_cast<size_t>(call.out)] = call.layer->compute_mask(made);

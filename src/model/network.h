@@ -15,7 +15,7 @@ struct NetworkWeight {
   std::string path;  // "conv2d/kernel"
   Shape shape;
   std::string initializer;
-  bool trainable;                          // the optimiser moves it
+  bool trainable;  // the optimiser moves it
   std::string regularizer = "";
   std::string constraint = "";
   bool state = false;                      // moved by its layer if at all, such as a moving average

@@ -92,9 +92,9 @@ class Means {
     size_t wanted = 2;
     for (const std::vector<double>& state : states_) wanted += state.size();
     if (sums.size() != wanted)
-      throw DataError("[resume] expected the sums of the loss and " +
-                      std::to_string(logs_.size()) + " metrics, " + std::to_string(wanted) +
-                      " numbers, received " + std::to_string(sums.size()) +
+      throw DataError("[resume] expected the sums of the loss and " + std::to_string(logs_.size()) +
+                      " metrics, " + std::to_string(wanted) + " numbers, received " +
+                      std::to_string(sums.size()) +
                       "; a run goes on with the metrics it began with");
     samples = sums[0];
     loss_ = sums[1];

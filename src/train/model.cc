@@ -144,8 +144,7 @@ void Model::compile(const CompileOptions& options) {
                     "; compile before the weights are first used");
   const OptimizerRef optimizer =
       scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
-  state_->compiled =
-      Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads)};
+  state_->compiled = Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads)};
   if (built) state_->network.settle_trainable();
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;

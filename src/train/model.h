@@ -84,8 +84,8 @@ struct CompileOptions {
   OptimizerChoice optimizer = {};  // none: Keras's default, RMSprop()
   LossChoices loss = {};           // required
   MetricChoices metrics = {};
-  Policy dtype = Dtype::float32;  // float32, float64, kMixedBfloat16 or kMixedFloat16
-  LossWeights loss_weights = {};  // of the outputs; 1 by default
+  Policy dtype = Dtype::float32;        // float32, float64, kMixedBfloat16 or kMixedFloat16
+  LossWeights loss_weights = {};        // of the outputs; 1 by default
   MetricChoices weighted_metrics = {};  // as metrics, with the samples' weights
 };
 
@@ -137,10 +137,10 @@ struct FitOptions {
   // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
   // named. Of training samples only.
   std::map<int64_t, double> class_weight = {};
-  int64_t initial_epoch = 0;          // epochs before this one are done already
-  int64_t steps_per_epoch = 0;        // 0: one pass over the samples
-  int64_t validation_batch_size = 0;  // 0: as batch_size
-  int64_t validation_freq = 1;        // after every so many epochs
+  int64_t initial_epoch = 0;                // epochs before this one are done already
+  int64_t steps_per_epoch = 0;              // 0: one pass over the samples
+  int64_t validation_batch_size = 0;        // 0: as batch_size
+  int64_t validation_freq = 1;              // after every so many epochs
   std::vector<CallbackRef> callbacks = {};  // callbacks.h
 };
 

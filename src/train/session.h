@@ -53,10 +53,10 @@ struct SessionPlan {
   // that it never makes a step slower. Not in `frontier`, whose plans can do without.
   Bytes snapshot = 0;
   Bytes process() const { return arena + fixed + snapshot; }
-  Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
-  size_t fullest = 0;  // the plan that sets the arena
-  StepLayout step;     // of every signature but predict
-  OptimizerRef optimizer;              // null when nothing is trained
+  Bytes floor = 0;         // certificate: no plan under these switches needs less (process bytes)
+  size_t fullest = 0;      // the plan that sets the arena
+  StepLayout step;         // of every signature but predict
+  OptimizerRef optimizer;  // null when nothing is trained
   std::vector<SlotStart> slot_starts;  // of its slots
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
