@@ -30,7 +30,7 @@ struct LSTMOptions {
   double dropout = 0;            // of inputs, the same features in all steps
   double recurrent_dropout = 0;  // of the state
   bool return_sequences = false;
-  bool return_state = false;  // outputs are {output, h, c}
+  bool return_state = false;  // not built
   bool go_backwards = false;  // the last step first; results in that order
   bool stateful = false;      // not built
   std::string name = "";
@@ -88,7 +88,7 @@ LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
 
 // A copy of the layer over the sequence and one over it from its end, with weights of their own.
 struct BidirectionalOptions {
-  std::string merge_mode = "concat";  // or "sum", "mul", "ave"; "": two outputs, Keras's None
+  std::string merge_mode = "concat";            // or "sum", "mul", "ave"; Keras's None is not built
   std::optional<LayerRef> backward_layer = {};  // instead of the second copy
   std::string name = "";
 };

@@ -152,10 +152,13 @@ namespace {
 template <class Options>
 RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim gates,
                           const Options& o) {
-  if (o.stateful)
-    throw UserError("[" + std::string(kind) +
-                    "] stateful: expected false, received true; states across batches are not "
-                    "built: hand them on by return_state and the layer's further inputs");
+  using Flag = std::pair<const char*, bool>;
+  for (const auto& [name, on] :
+       {Flag{"stateful", o.stateful}, Flag{"return_state", o.return_state}})
+    if (on)
+      throw UserError("[" + std::string(kind) + "] " + name +
+                      ": expected false, received true; states as variables or outputs of a layer "
+                      "are not built; the last h is the output without return_sequences");
   return {.kind = kind,
           .cell = cell,
           .units = units,

@@ -32,6 +32,7 @@ struct ModelInTraining {
   bool stop_training = false;  // the epoch ends after this step, and training with it
 
   Optimizer& optimizer() const { return compiled.optimizer->inner(); }
+  double learning_rate() const { return compiled.optimizer->rate_at(iterations()); }
   int64_t iterations() const { return state.steps_before + state.position.steps; }
   Variables& variables() const { return session.variables(); }
   void save_weights(const std::string& path) const;

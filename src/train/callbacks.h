@@ -97,6 +97,10 @@ CallbackRef BackupAndRestore(const std::string& backup_dir, BackupOptions option
 CallbackRef RunCheckpoints(const std::string& folder, int64_t every, int64_t keep,
                            const std::string& from);
 
+// With an optimiser that has use_ema: the averages stand in for the weights while the model is
+// evaluated, and from the end of an epoch to the next one's begin with `swap_on_epoch`.
+CallbackRef SwapEMAWeights(bool swap_on_epoch = false);
+
 struct TensorBoardOptions {
   int64_t histogram_freq = 0;  // epochs; weights as histograms
   bool write_steps_per_second = false;

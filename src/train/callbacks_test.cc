@@ -249,6 +249,29 @@ TEST(Callbacks, ModelCheckpointSavesEveryFewBatches) {
   EXPECT_EQ(other.model.iterations(), 6);
 }
 
+// Weights and their averages, epoch by epoch, as the callbacks in front of and behind it see them.
+TEST(Callbacks, SwapEMAWeightsShowsTheAverages) {
+  Tiny tiny;
+  tiny.model.compile(
+      {.optimizer = SGD({.learning_rate = 0.1, .use_ema = true, .ema_momentum = 0.5}),
+       .loss = "mean_squared_error"});
+  const auto before = std::make_shared<Notes>(), after = std::make_shared<Notes>();
+  tiny.fit(2, {before, SwapEMAWeights(true), after});
+  const auto& entries = before->weights;
+  ASSERT_EQ(entries.size(), 2u);
+  // kernel, bias, then their averages.
+  ASSERT_EQ(entries[0].size(), 4u);
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
+  };
+  EXPECT_FALSE(same(entries[0][0], entries[0][2]));
+  EXPECT_TRUE(same(after->weights[0][0], entries[0][2]));
+  EXPECT_TRUE(same(after->weights[0][2], entries[0][0]));
+  EXPECT_TRUE(same(tiny.model.get_weights()[0], entries[1][2]));
+  Tiny plain;
+  EXPECT_THROW(plain.fit(1, {SwapEMAWeights()}), UserError);
+}
+
 TEST(Callbacks, MisuseIsExplained) {
   EXPECT_THROW(EarlyStopping({.monitor = "val_figure"}), UserError);  // up or down?
   EXPECT_THROW(EarlyStopping({.mode = "best"}), UserError);
@@ -259,6 +282,11 @@ TEST(Callbacks, MisuseIsExplained) {
   EXPECT_THROW(SaveFreq(0), UserError);
   Tiny tiny;
   EXPECT_THROW(tiny.fit(1, {nullptr}), UserError);
+  tiny.model.compile(
+      {.optimizer =
+           SGD({.learning_rate = CosineDecay({.initial_learning_rate = 0.1, .decay_steps = 10})}),
+       .loss = "mean_squared_error"});
+  EXPECT_THROW(tiny.fit(1, {ReduceLROnPlateau()}), UserError);
 }
 
 TEST(Callbacks, TheCopyOfEarlyStoppingIsOnTheBill) {

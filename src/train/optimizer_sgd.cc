@@ -221,17 +221,20 @@ class AdafactorOptimizer final : public Optimizer {
     Formula& f = call.formula();
     const bool matrix = call.meta().shape.rank() >= 2;
     const size_t last = matrix ? 2 : 0;
-    Tensor rows, columns;  // (..., R, 1) and (..., 1, C): their product is the velocity
+    // (..., R, 1) and (..., 1, C): their product is the velocity's root. Of the velocity itself the
+    // root would be zero where a row and a column of the gradient are, which makes Keras's weights
+    // NaN.
+    Tensor rows, columns;
     if (matrix) factor(call, &rows, &columns);
-    auto velocity = [&](Formula& formula, const Term& g, const auto& old) {
+    auto velocity_root = [&](Formula& formula, const Term& g, const auto& old) {
       if (matrix) return formula.operand(rows) * formula.operand(columns);
       const Term beta = keep(formula);
-      return old() * beta + (square(g) + o_.epsilon_1) * (1 - beta);
+      return sqrt(old() * beta + (square(g) + o_.epsilon_1) * (1 - beta));
     };
     const Tensors sums = call.sums([&](UpdateCall::Sums& terms) {
       const Term g = terms.gradient();
-      const Term v = velocity(terms.formula, g, [&] { return terms.slot(last); });
-      return std::vector{terms.weight(), g / sqrt(v)};
+      return std::vector{terms.weight(),
+                         g / velocity_root(terms.formula, g, [&] { return terms.slot(last); })};
     });
     const double share = 1 / static_cast<double>(call.meta().elements());
     const Dtype dtype = sums[0].dtype();
@@ -239,10 +242,10 @@ class AdafactorOptimizer final : public Optimizer {
     const Tensor over =
         maximum(scale(sqrt(scale(sums[1], share)), 1 / o_.clip_threshold), fill(Shape{}, 1, dtype));
     const Term g = call.gradient();
-    const Term v = velocity(f, g, [&] { return call.slot(last); });
-    call.set(last, v);
+    const Term root = velocity_root(f, g, [&] { return call.slot(last); });
+    call.set(last, square(root));
     const Term rate = minimum(f.rate(), 1 / sqrt(f.step()));
-    return call.weight() - g / sqrt(v) / f.operand(over) * (f.operand(size) * rate);
+    return call.weight() - g / root / f.operand(over) * (f.operand(size) * rate);
   }
 
  private:
@@ -262,10 +265,10 @@ class AdafactorOptimizer final : public Optimizer {
     std::vector<Dim> shape = call.meta().shape.dims();
     const Dim width = shape.back();
     shape.back() = 1;
-    *rows = reshape(divide(r, reduce_mean(r, {-1}, true)), shape);
+    *rows = reshape(sqrt(divide(r, reduce_mean(r, {-1}, true))), shape);
     shape.back() = width;
     shape[shape.size() - 2] = 1;
-    *columns = reshape(c, shape);
+    *columns = reshape(sqrt(c), shape);
   }
 
   AdafactorOptions o_;

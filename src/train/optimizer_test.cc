@@ -325,6 +325,26 @@ TEST(Schedule, AgreesWithKeras) {
   }
 }
 
+// Keras's own weights become NaN here.
+TEST(Adafactor, TakesGradientsWithDeadRowsAndColumns) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  Tensor gradient({Dtype::float32, {3, 4}});
+  for (int64_t i = 0; i < 12; ++i)
+    gradient.data_as<float>()[i] = i / 4 == 1 || i % 4 == 2 ? 0.0f : 1e-3f;
+  const OptimizerRef optimizer = Adafactor();
+  OptimizerState state =
+      initial_state(*optimizer, {{"w", testing::hashed_reals(1, {Dtype::float32, {3, 4}}, 0), {}}});
+  const Tensor before = state.weights[0].weight;
+  apply_gradients(*optimizer, state, {gradient}, 0);
+  for (int64_t i = 0; i < 12; ++i) {
+    EXPECT_TRUE(std::isfinite(number_at(state.weights[0].weight, i))) << i;
+    EXPECT_EQ(number_at(state.weights[0].weight, i) == number_at(before, i),
+              number_at(gradient, i) == 0)
+        << i;
+  }
+}
+
 template <class F>
 std::string message_of(const F& body) {
   try {

@@ -81,7 +81,7 @@ TEST(Recurrent, NamesWhatIsWrong) {
                 .find("[GRU] activation: expected linear, tanh, sigmoid, relu or hard_sigmoid, "
                       "received 'softmax'"),
             std::string::npos);
-  EXPECT_NE(refusal([] { LSTM(4, {.stateful = true}); }).find("states across batches"),
+  EXPECT_NE(refusal([] { LSTM(4, {.stateful = true}); }).find("[LSTM] stateful: expected false"),
             std::string::npos);
   EXPECT_NE(refusal([] {
               LSTM(4, {.name = "r"})(Input({5}));

@@ -72,7 +72,7 @@ class TensorBoardCallback : public Callback {
         open(train_, "train").scalar("epoch_" + name, value, epoch);
     }
     EventFile& train = open(train_, "train");
-    train.scalar("epoch_learning_rate", model->optimizer().learning_rate, epoch);
+    train.scalar("epoch_learning_rate", model->learning_rate(), epoch);
     if (options_.write_steps_per_second)
       train.scalar("epoch_steps_per_second",
                    static_cast<double>(model->iterations() - steps_at_start_) / (now() - started_),

@@ -1,5 +1,5 @@
 // Recurrent layers and wrappers over steps against Keras: outputs and gradients in float64 and
-// float32. tests/golden/keras_rnn.py made the answers; the networks here have its
+// float32, and ten losses. tests/golden/keras_rnn.py made the answers; the networks here have its
 // names.
 #include "tests/keras_layer_case.h"
 
@@ -8,6 +8,8 @@ namespace {
 
 constexpr const char* kFile = "keras_rnn.json";
 constexpr int kMasked = -30;
+// On TensorFlow, Keras takes Adam's 1 - beta_2 in float32, whatever the dtype is.
+constexpr double kWithTheirAdam = 3e-6;
 
 LayerCase masked(Shape shape, const std::vector<LayerRef>& layers) {
   return {{std::move(shape)},
@@ -99,6 +101,25 @@ void expect_layers(Dtype dtype) {
 
 TEST(KerasRnn, OutputsAndGradientsInFloat64) { expect_layers(Dtype::float64); }
 TEST(KerasRnn, OutputsAndGradientsInFloat32) { expect_layers(Dtype::float32); }
+
+TEST(KerasRnn, TenLossesOfPaddedText) {
+  const Symbolic x = Input({7});
+  const Symbolic r =
+      LSTM(5, {.name = "lstm"})(Embedding(11, 6, {.mask_zero = true, .name = "emb"})(x));
+  expect_agreement(kFile, 0, Model(x, Dense(3, {.activation = "softmax", .name = "head"})(r)),
+                   integers(kInputSalt, {kBatch, 7}, 11), integers(kLabelSalt, {kBatch}, 3),
+                   kWithTheirAdam);
+}
+
+TEST(KerasRnn, TenLossesOfNextTokens) {
+  const Symbolic x = Input({6});
+  const Symbolic a = Bidirectional(GRU(4, {.return_sequences = true, .name = "gru"}),
+                                   {.name = "both"})(Embedding(11, 6, {.name = "emb"})(x));
+  const Symbolic r = LSTM(5, {.return_sequences = true, .name = "lstm"})(a);
+  expect_agreement(kFile, 1, Model(x, Dense(11, {.activation = "softmax", .name = "head"})(r)),
+                   integers(kInputSalt, {kBatch, 6}, 11), integers(kLabelSalt, {kBatch, 6}, 11),
+                   kWithTheirAdam);
+}
 
 }  // namespace
 }  // namespace pl::test

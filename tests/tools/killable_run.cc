@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "model/layers.h"
+#include "tensor/float16.h"
 #include "train/model.h"
 
 namespace {
@@ -26,9 +27,17 @@ int run(const std::string& folder, int64_t epochs) {
   Sequential model(Shape{kWidth}, {Dense(128, {.activation = "relu"}), Dropout(0.3),
                                    BatchNormalization(), Dense(128, {.activation = "relu"}),
                                    Dropout(0.2), Dense(10, {.activation = "softmax"})});
-  model.compile({.optimizer = Adam({.learning_rate = 0.01}),
+  // The scale doubles every 16 steps until gradients overflow, then it halves: it moves all the
+  // time.
+  model.compile({.optimizer = LossScaleOptimizer(
+                     Adam({.learning_rate = CosineDecay({.initial_learning_rate = 0.001,
+                                                         .decay_steps = 400,
+                                                         .warmup_target = 0.01,
+                                                         .warmup_steps = 40})}),
+                     {.initial_scale = 1 << 20, .dynamic_growth_steps = 16}),
                  .loss = "sparse_categorical_crossentropy",
-                 .metrics = {"accuracy"}});
+                 .metrics = {"accuracy"},
+                 .dtype = kMixedFloat16});
   model.fit(x, y,
             {.batch_size = 32,
              .epochs = epochs,
@@ -36,10 +45,7 @@ int run(const std::string& folder, int64_t epochs) {
              .seed = 11,
              .verbose = 0,
              .threads = 1,
-             .callbacks = {LearningRateScheduler(
-                               [](int64_t e, double rate) { return e < 3 ? rate : rate * 0.95; }),
-                           ReduceLROnPlateau({.monitor = "loss", .factor = 0.9, .patience = 2}),
-                           EarlyStopping({.patience = 1000, .restore_best_weights = true}),
+             .callbacks = {EarlyStopping({.patience = 1000, .restore_best_weights = true}),
                            CSVLogger(folder + "/log.csv"),
                            BackupAndRestore(folder + "/backup", {.save_freq = 2})}});
   model.save_checkpoint(folder + "/final");
