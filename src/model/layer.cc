@@ -1,6 +1,7 @@
 #include "model/layer.h"
 
 #include "base/error.h"
+#include "model/layer_context.h"
 
 namespace pl {
 
@@ -29,6 +30,16 @@ Symbolic LayerRef::operator()(const std::vector<Symbolic>& in) const {
   } catch (const UserError& error) {
     throw UserError("[build] " + path + ": " + error.what());
   }
+}
+
+Tensor LayerRef::operator()(const Tensor& in) const { return (*this)(Tensors{in}); }
+
+Tensor LayerRef::operator()(const Tensors& in) const {
+  if (LayerContext* context = LayerContext::current()) return context->call(layer_, in);
+  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
+  throw UserError("[call] " + path +
+                  ": expected to be called on tensors in call() of a model, whose weights it uses; "
+                  "derive from pl::Model, or call it on Input()");
 }
 
 Symbolic Input(Shape shape) {

@@ -15,11 +15,16 @@ LossChoice::LossChoice(Loss loss) {
   value->from_logits = from_logits;
 }
 
-Model::Model() : state_(std::make_unique<ModelState>()) {}
+Model::Model() : state_(std::make_unique<ModelState>()) {
+  state_->name = "model";
+  bind();
+}
 // A model that was moved from is an empty one, which says so when it is used.
-Model::Model(Model&& other) noexcept : Model() { state_.swap(other.state_); }
+Model::Model(Model&& other) noexcept : Model() { *this = std::move(other); }
 Model& Model::operator=(Model&& other) noexcept {
   state_.swap(other.state_);
+  bind();
+  other.bind();
   return *this;
 }
 Model::~Model() = default;
