@@ -112,7 +112,7 @@ class Bench {
   double step(Session& session, StepTimes* times) {
     StepParams params;
     params.step = 1;
-    params.learning_rate = setup_.loop.learning_rate;
+    params.learning_rate = 1e-3;
     params.rows = setup_.loop.batch;
     const double start = now_ms();
     session.run(0, params, times);

@@ -12,6 +12,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "op/sample.h"
+#include "op/update.h"
 #include "tests/guarded_call.h"
 #include "tests/op_answers.h"
 
@@ -22,7 +23,7 @@ constexpr unsigned char kNanPoison = 0xFF, kOtherPoison = 0x55;
 constexpr double kStep = 1e-5;  // of finite differences
 constexpr double kSlopeRelative = 1e-5, kSlopeAbsolute = 1e-7;
 constexpr double kAnswerTolerance = 1e-8;  // answers are stored with ten digits
-constexpr double kNarrowTolerance = 1e-2;  // of bfloat16, relative to the largest element
+constexpr double kNarrowTolerance = 1e-2;  // of 16-bit floats, relative to the largest element
 constexpr int64_t kMostSlopes = 32;        // finite differences taken per input
 
 struct Case {
@@ -55,7 +56,7 @@ struct Call {
   std::unique_ptr<Kernel> kernel = nullptr;  // null: the variant does not support the call
 };
 
-// The call with its reals rounded to bfloat16, but for what the op keeps in float32. `exact`: the
+// The call with its reals rounded to 16 bits, but for what the op keeps in float32. `exact`: the
 // same numbers in float64.
 struct NarrowCall {
   Call call;
@@ -99,7 +100,7 @@ class Conformance : public testing::TestWithParam<Case> {
   void check_reference_against_answer(const Metas& out_metas, const GuardedResult& reference);
   void check_variant(const char* variant, const Metas& exact_metas, const GuardedResult& exact);
   void check_in_place(Call& call, const GuardedResult& apart);
-  void check_bfloat16();
+  void check_narrow(Dtype dtype);
   void check_narrow(NarrowCall narrow, const Attrs& exact_attrs);
   void check_gradient();
   void check_slopes(Call& call, const Tensors& cotangents, size_t input, const Tensor& gradient);
@@ -181,10 +182,11 @@ void Conformance::check_variant(const char* variant, const Metas& exact_metas,
   check_in_place(call, first);
 }
 
-NarrowCall narrow_call(const Op& op, const Sample& sample) {
+template <class Narrow>
+NarrowCall narrow_call(const Op& op, const Sample& sample, Dtype dtype) {
   NarrowCall result;
   Call& call = result.call;
-  call.attrs = sample_attrs(sample, Dtype::bfloat16);
+  call.attrs = sample_attrs(sample, dtype);
   const Tensors values = sample_inputs(op, sample, Dtype::float32);
   const RowMask kept = op.wide_operands ? op.wide_operands(sample.attrs, values.size()) : 0;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -193,11 +195,11 @@ NarrowCall narrow_call(const Op& op, const Sample& sample) {
     if (values[i].dtype() == Dtype::float32) {
       const Shape& shape = values[i].shape();
       const bool rounds = ((kept >> i) & 1) == 0;
-      if (rounds) call.in[i] = Tensor({Dtype::bfloat16, shape});
+      if (rounds) call.in[i] = Tensor({dtype, shape});
       result.exact[i] = Tensor({Dtype::float64, shape});
       for (int64_t k = 0; k < values[i].meta().elements(); ++k) {
-        const Bfloat16 rounded(values[i].data_as<float>()[k]);
-        if (rounds) call.in[i].data_as<Bfloat16>()[k] = rounded;
+        const Narrow rounded(values[i].data_as<float>()[k]);
+        if (rounds) call.in[i].data_as<Narrow>()[k] = rounded;
         result.exact[i].data_as<double>()[k] = static_cast<double>(
             rounds ? static_cast<float>(rounded) : values[i].data_as<float>()[k]);
       }
@@ -207,18 +209,22 @@ NarrowCall narrow_call(const Op& op, const Sample& sample) {
   return result;
 }
 
-// Ops that take no bfloat16: what they update is float32 in every policy.
-bool refuses_bfloat16(const Op& op) { return !op.next_version.empty(); }
+// Ops that take no 16-bit floats: what they work on is float32 in every policy.
+bool refuses_narrow(const Op& op) { return !op.next_version.empty() || &op == &kSumSquares; }
 
-void Conformance::check_bfloat16() {
-  SCOPED_TRACE("bfloat16");
-  NarrowCall narrow = narrow_call(op(), sample());
+void Conformance::check_narrow(Dtype dtype) {
+  SCOPED_TRACE(pl::name_of(dtype));
+  auto rounded = [&] {
+    return dtype == Dtype::bfloat16 ? narrow_call<Bfloat16>(op(), sample(), dtype)
+                                    : narrow_call<Float16>(op(), sample(), dtype);
+  };
+  NarrowCall narrow = rounded();
   if (narrow.call.in_metas == sample_metas(sample(), Dtype::float32) &&
       narrow.call.attrs == sample_attrs(sample(), Dtype::float32))
     return;  // integers alone
-  if (refuses_bfloat16(op())) return;
+  if (refuses_narrow(op())) return;
   const Attrs exact = sample_attrs(sample(), Dtype::float64);
-  check_narrow(narrow_call(op(), sample()), exact);
+  check_narrow(rounded(), exact);
   // Ops that offer it may give their sums in float32.
   Attrs wide_attrs = narrow.call.attrs, exact_attrs = exact;
   wide_attrs.set("dtype", std::string(name_of(Dtype::float32)));
@@ -270,13 +276,14 @@ void Conformance::check_narrow(NarrowCall narrow, const Attrs& exact_attrs) {
     }
     check_in_place(call, first);
   }
-  EXPECT_TRUE(any) << "no kernel takes bfloat16";
+  EXPECT_TRUE(any) << "no kernel takes it";
 }
 
 // Each pair alone, where the sizes allow it; updates of variables also all at once.
 void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
   std::vector<InOut> pairs(op().in_place.begin(), op().in_place.end());
-  pairs.insert(pairs.end(), op().next_version.begin(), op().next_version.end());
+  const auto versions = next_versions(op(), call.out_metas.size());
+  pairs.insert(pairs.end(), versions.begin(), versions.end());
   pairs.insert(pairs.end(), op().alias.begin(), op().alias.end());
   std::vector<std::vector<InOut>> trials;
   for (const InOut& pair : pairs)
@@ -284,8 +291,7 @@ void Conformance::check_in_place(Call& call, const GuardedResult& apart) {
         call.in_metas[static_cast<size_t>(pair.in)].bytes() ==
             call.out_metas[static_cast<size_t>(pair.out)].bytes())
       trials.push_back({pair});
-  if (op().next_version.size() > 1)
-    trials.emplace_back(op().next_version.begin(), op().next_version.end());
+  if (versions.size() > 1) trials.emplace_back(versions.begin(), versions.end());
   for (const auto& trial : trials) {
     const GuardedResult placed =
         run_guarded(*call.kernel, call.in, call.out_metas, kNanPoison, trial);
@@ -442,7 +448,8 @@ TEST_P(Conformance, Holds) {
   ASSERT_EQ(result.fault, "");
   check_reference_against_answer(exact.out_metas, result);
   for (const char* variant : variants()) check_variant(variant, exact.out_metas, result);
-  check_bfloat16();
+  check_narrow(Dtype::bfloat16);
+  check_narrow(Dtype::float16);
   check_gradient();
   check_refusals();
 }
@@ -490,8 +497,8 @@ TEST(Catalogue, GivesTheSameBitsAtAnyThreadCount) {
       if (!sample.benchmark || bytes > kLargest) continue;
       call.in = sample_inputs(*op, sample);
       for (const Variant& variant : op->variants) expect_same_bits(*op, call, variant.name);
-      if (refuses_bfloat16(*op)) continue;
-      Call narrow = narrow_call(*op, sample).call;
+      if (refuses_narrow(*op)) continue;
+      Call narrow = narrow_call<Bfloat16>(*op, sample, Dtype::bfloat16).call;
       narrow.out_metas = op->infer(narrow.in_metas, narrow.attrs);
       for (const Variant& variant : op->variants) expect_same_bits(*op, narrow, variant.name);
       expect_same_bits(*op, narrow, "widened");

@@ -11,6 +11,7 @@
 
 #include "op/op.h"
 #include "tensor/bfloat16.h"
+#include "tensor/float16.h"
 
 namespace pl::test {
 
@@ -101,6 +102,11 @@ inline double number_at(const std::vector<unsigned char>& bytes, Dtype dtype, si
       return read(double{});
     case Dtype::bfloat16: {
       Bfloat16 value;
+      std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+      return static_cast<double>(static_cast<float>(value));
+    }
+    case Dtype::float16: {
+      Float16 value;
       std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
       return static_cast<double>(static_cast<float>(value));
     }

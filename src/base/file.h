@@ -78,6 +78,14 @@ File write_unlinked_file(const WriteCallback& writer);
 // written to, and nothing but a regular file stands there.
 void check_writable(const std::string& path);
 
+// Makes what was renamed or removed in the folder last through a loss of power.
+void sync_folder(const std::string& path);
+
+// For tests: asked before each "write", "fsync" and "rename" of the functions above; answers the
+// errno that the call is to fail with, or 0. Null: nothing fails. One for the whole process.
+using WriteFault = int (*)(const char* call);
+void set_write_fault(WriteFault fault);
+
 // The folder and those above it; no error when it is there. DataError otherwise.
 void make_directories(const std::string& path);
 

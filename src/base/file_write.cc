@@ -41,6 +41,16 @@ class NoFileSizeSignal {
   sigset_t signal_{}, before_{};
 };
 
+std::atomic<WriteFault> write_fault{nullptr};
+
+// Whether the call is to fail, with errno set.
+bool faulty(const char* call) {
+  const WriteFault fault = write_fault.load(std::memory_order_relaxed);
+  const int error = fault ? fault(call) : 0;
+  if (error != 0) errno = error;
+  return error != 0;
+}
+
 // A descriptor under construction; removes its temporary name unless it was renamed.
 struct Draft {
   int fd = -1;
@@ -88,22 +98,28 @@ std::string draft_name(const std::string& path) {
 }
 
 void sync_folder_of(const std::string& path) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;  // a folder may be writable and not readable; the rename has happened
-  const int result = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  // Some file systems cannot sync folders and say so.
-  if (result != 0 && error != EINVAL && error != ENOTSUP) fail(path, error);
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  sync_folder(folder.empty() ? "." : folder.string());
 }
 
 }  // namespace
 
+void set_write_fault(WriteFault fault) { write_fault.store(fault); }
+
+void sync_folder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;  // a folder may be writable and not readable; the rename has happened
+  const int result = faulty("fsync") ? -1 : ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some file systems cannot sync folders and say so.
+  if (result != 0 && error != EINVAL && error != ENOTSUP) fail(folder, error);
+}
+
 void FileWriter::write(const void* data, Bytes bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
+    if (faulty("write")) fail(path_, errno);
     const ssize_t put = ::write(fd_, from, static_cast<size_t>(std::min(bytes, kLargestTransfer)));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) fail(path_, errno);
@@ -123,12 +139,12 @@ void write_file_atomically(const std::string& path, const WriteCallback& writer)
   draft.name = name;
   FileWriter file(draft.fd, path);
   writer(file);
-  if (::fsync(draft.fd) != 0) fail(path, errno);
+  if (faulty("fsync") || ::fsync(draft.fd) != 0) fail(path, errno);
   // Errors of delayed writes (NFS, quotas) may show only here.
   const int closed = ::close(draft.fd);
   draft.fd = -1;
   if (closed != 0) fail(path, errno);
-  if (::rename(name.c_str(), target.c_str()) != 0) fail(path, errno);
+  if (faulty("rename") || ::rename(name.c_str(), target.c_str()) != 0) fail(path, errno);
   draft.name.clear();
   sync_folder_of(target);
 }

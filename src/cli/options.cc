@@ -7,6 +7,8 @@
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
+#include "cli/run_folder.h"
+#include "train/optimizers.h"
 
 namespace pl {
 namespace {
@@ -60,11 +62,11 @@ std::string one_of(const std::string& text, const char* option,
   throw UserError("[options] " + what + " is not built yet; README.md lists what works");
 }
 
-using Texts = std::map<std::string, std::string>;
+using Texts = RunWords;
 
 // Options whose part does not exist yet: they are known, so that the refusal can say so.
-constexpr const char* kLaterValues[] = {"--host-memory",      "--disk",   "--allow",  "--html",
-                                        "--checkpoint-every", "--resume", "--profile"};
+constexpr const char* kLaterValues[] = {"--host-memory", "--disk", "--allow", "--html",
+                                        "--profile"};
 
 // `--memory "$UNSET"` is a mistake, not the default.
 std::string not_empty(const std::string& given) {
@@ -80,8 +82,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--input", "shape of one sample, as HxWxC or T [the model's own]");
   text("--memory", "budget for the whole process: 4GiB, 500MiB, 2GB, bytes, or `max` [none]");
   text("--device", "cpu [cpu]");
-  text("--dtype", "float32, float64 or mixed_bfloat16 [float32]");
-  text("--optimizer", "adam or sgd [adam]");
+  text("--dtype", "float32, float64, mixed_bfloat16 or mixed_float16 [float32]");
+  text("--optimizer", (optimizer_names() + " [adam]").c_str());
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
        "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "
@@ -96,12 +98,44 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
        "the batch means bands of image rows");
   text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
   text("--offload", "off (moving values to other memory is not built yet) [off]");
+  text("--checkpoint-every",
+       "save all that going on needs after so many steps, beside training if the budget has room "
+       "for a copy of the variables; needs --run [after each epoch, with --run]");
   app.add_flag("--json", run.json, "print JSON on stdout and nothing else there");
   for (const char* name : kLaterValues)
     app.add_option(name, texts[name], "not built yet")->group("");
   text("--graph", "plan: a bare scheduling problem in this JSON file instead of a model");
   app.add_flag("--frontier", run.frontier, "plan: every plan worth having, memory against time");
   app.add_flag("--curve", run.curve, "plan: batch size against memory and throughput");
+}
+
+// With --resume: what was not given is as the run began.
+Texts with_saved_words(Texts texts) {
+  std::erase_if(texts, [](const auto& word) { return word.second.empty(); });
+  const auto resume = texts.find("--resume");
+  if (resume == texts.end()) return texts;
+  const std::string folder = resume->second;
+  const bool other_budget = texts.contains("--memory");
+  for (const auto& [name, value] : saved_words(folder))
+    if (name != "--resume" && !(name == "--split" && other_budget)) texts.emplace(name, value);
+  // The run stays in its folder unless another is given now; where it was begun does not matter.
+  texts.emplace("--run", folder);
+  return texts;
+}
+
+// Options that are words as they are.
+void read_paths(const Texts& texts, RunOptions& run) {
+  const auto word = [&](const char* name) {
+    const auto at = texts.find(name);
+    return at == texts.end() ? std::string() : at->second;
+  };
+  run.model = word("model");
+  run.run = word("--run");
+  run.resume = word("--resume");
+  run.weights = word("--weights");
+  run.save_weights = word("--save-weights");
+  run.words = texts;
+  for (const char* name : {"--run", "--resume"}) run.words.erase(name);
 }
 
 void read_run_options(const Texts& texts, RunOptions& run) {
@@ -111,6 +145,7 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   };
   for (const char* name : kLaterValues)
     if (given(name)) not_built(name);
+  read_paths(texts, run);
   if (const auto* text = given("--offload"); text && *text != "off")
     not_built("--offload " + *text);
   if (const auto* text = given("--split"); text && *text != "auto")
@@ -129,12 +164,8 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--memory"))
     run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
   if (const auto* text = given("--dtype")) {
-    if (*text == "mixed_float16")
-      throw UserError(
-          "[options] --dtype mixed_float16: the CPU does not compute in float16; "
-          "mixed_bfloat16 needs no loss scaling and as many bytes");
-    run.dtype =
-        *policy_from_name(one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16"}));
+    run.dtype = *policy_from_name(
+        one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));
   }
   if (const auto* text = given("--optimizer")) run.optimizer = *text;
   if (const auto* text = given("--learning-rate"))
@@ -151,6 +182,10 @@ void read_run_options(const Texts& texts, RunOptions& run) {
         parse_integer(*text, "--seed", 0, std::numeric_limits<int64_t>::max()));
   if (const auto* text = given("--shuffle"))
     run.shuffle = one_of(*text, "--shuffle", {"on", "off"}) == "on";
+  if (const auto* text = given("--checkpoint-every"))
+    run.checkpoint_every = parse_integer(*text, "--checkpoint-every", 1, int64_t{1} << 40);
+  if (const auto* text = given("--keep-checkpoints"))
+    run.keep_checkpoints = parse_integer(*text, "--keep-checkpoints", 1, 1000000);
   if (const auto* text = given("--graph")) run.graph = *text;
   if (!run.graph.empty() && !run.model.empty())
     throw UserError("[options] --graph: expected a file or a model, received both");
@@ -182,15 +217,21 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       "Exits 3 when it does not fit, with the smallest budget, what fills it and what would help.");
   add_run_options(*plan, texts, line.run);
   auto* train = app.add_subcommand(
-      "train", "Plan, reserve, then train.\nWeights, plan and log go to --run FOLDER.");
+      "train",
+      "Plan, reserve, then train.\nWeights, plan, logs and checkpoints go to --run FOLDER.");
   add_run_options(*train, texts, line.run);
-  auto path = [&](const char* name, std::string& value, const char* help) {
-    train->add_option(name, value, help)->type_name("")->check(not_empty, "", "");
+  auto text = [&](const char* name, const char* help) {
+    train->add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
   };
-  path("--run", line.run.run, "folder for plan.json, log.jsonl and weights.safetensors");
-  path("--weights", line.run.weights, "start from this safetensors file");
-  path("--save-weights", line.run.save_weights,
-       "write the trained weights to this safetensors file");
+  text("--run",
+       "folder for plan.json, log.jsonl, log.csv, TensorBoard's files, checkpoints and "
+       "weights.safetensors");
+  text("--resume",
+       "go on with the run in this folder, in the middle of an epoch if need be; options that are "
+       "not given are as they were");
+  text("--keep-checkpoints", "so many of the last, and the best, stay [2]");
+  text("--weights", "start from this safetensors file");
+  text("--save-weights", "write the trained weights to this safetensors file");
   auto* models =
       app.add_subcommand("models", "List the built-in models, or one's layers and weights.");
   models->add_option("name", line.models.name, "a model")->type_name("");
@@ -225,7 +266,10 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     std::fputs(app.help().c_str(), stdout);
     return {};
   }
-  if (line.command == "plan" || line.command == "train") read_run_options(texts, line.run);
+  if (line.command == "plan" || line.command == "train") {
+    if (!line.run.model.empty()) texts["model"] = line.run.model;
+    read_run_options(with_saved_words(texts), line.run);
+  }
   if (line.command == "train" && !line.run.graph.empty())
     throw UserError("[options] --graph: a bare problem can be planned, not trained");
   if (!bench_threads.empty())

@@ -1,6 +1,7 @@
 // The command line, parsed and checked. CLI11 stays inside options.cc.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "tensor/shape.h"
 
 namespace pl {
+
+// Options as they were given: "--batch" to "64", "model" to its name.
+using RunWords = std::map<std::string, std::string>;
 
 // Options of `plan` and `train`.
 struct RunOptions {
@@ -32,7 +36,10 @@ struct RunOptions {
   std::optional<int64_t> steps;
   uint64_t seed = 0;
   bool shuffle = true;
-  std::string run, weights, save_weights;  // empty: none
+  std::string run, resume, weights, save_weights;  // empty: none
+  int64_t checkpoint_every = 0;                    // steps; 0: not
+  int64_t keep_checkpoints = 2;
+  RunWords words;  // for run.json
 };
 
 struct BenchOptions {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/costs.h"
+#include "train/checkpoint_store.h"
 #include "train/samples.h"
 
 namespace pl {
@@ -24,7 +25,7 @@ Sources open_sources(const std::string& data, const Network& network) {
 }
 
 // Opens the data and checks that the model can eat them.
-void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
+void open_data(const RunOptions& options, RunSetup& setup) {
   const Shape& input = setup.network.input_shapes()[0];
   if (options.data == "synthetic") {
     setup.sample = wanted_sample(setup.network, setup.compiled);
@@ -39,18 +40,18 @@ void open_data(const RunOptions& options, int64_t classes, RunSetup& setup) {
                              setup.sources.test->fields()[1].sample != fields[1].sample))
     throw DataError("[data] " + options.data +
                     ": expected training and test samples of one shape and dtype");
-  setup.sample = {fields[0].sample, fields[1].sample, 1, false};
+  setup.sample = {{fields[0].sample}, {fields[1].sample}, 1, false};
   // Images as bytes are brought to [0, 1], as every Keras example does.
   if (fields[0].sample.dtype == Dtype::uint8 && setup.network.vocabulary() == 0)
     setup.sample.x_scale = 1.0 / 255;
   // A flat model takes images, and an image model takes (H, W) as (H, W, 1): the bytes are the
   // same.
   if (fields[0].sample.shape != input && fields[0].sample.elements() == input.elements())
-    setup.sample.x.shape = input;
-  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
+    setup.sample.x[0].shape = input;
+  for (Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) {
       check_tokens(*source, setup.network);
-      check_labels(*source, classes);
+      check_labels(*source, setup.network, setup.compiled);
     }
 }
 
@@ -87,6 +88,7 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
   report.with_frontier = options.frontier;
   report.costs = setup.costs.hash();
+  report.checkpoint_every = options.checkpoint_every;
 }
 
 }  // namespace
@@ -101,13 +103,14 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
+  setup.compiled.optimizer = scaled_for(options.dtype, setup.compiled.optimizer);
   setup.loop = {.batch = options.batch,
                 .epochs = options.epochs,
                 .steps = options.steps,
                 .shuffle = options.shuffle,
                 .seed = options.seed,
-                .learning_rate = setup.compiled.optimizer->learning_rate};
-  open_data(options, model.classes, setup);
+                .accumulate = accumulation_of(setup.compiled)};
+  open_data(options, setup);
   setup.backend = std::make_unique<CpuBackend>(options.threads);
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.
@@ -116,6 +119,13 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) planner.source_bytes += source->resident_bytes();
+  Bytes snapshot = 0;
+  if (options.checkpoint_every > 0) {
+    const VariableLayout layout = layout_variables(
+        step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
+    planner.source_bytes += checkpoint_bytes(layout.entries.size());
+    snapshot = snapshot_bytes(layout.bytes);
+  }
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
     return planner.plan(batch, other);
   };
@@ -136,6 +146,9 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
     plan_options.all = true;  // the message that follows names the smallest plan
     setup.plan = planner.plan(setup.loop.batch, plan_options);
   }
+  std::optional<Bytes> system;
+  if (purpose == Purpose::train) system = system_limit();
+  grant_snapshot(setup.plan, snapshot, options.memory, system);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, plan_options, most, purpose, setup);
   if (options.data == "synthetic") {

@@ -1,86 +1,24 @@
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/stop_signals.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/costs.h"
+#include "cli/run_folder.h"
 #include "cli/run_setup.h"
+#include "train/callback_list.h"
+#include "train/callbacks.h"
+#include "train/observers.h"
 #include "train/progress_bar.h"
 #include "train/weights.h"
 
 namespace pl {
 namespace {
-
-// One JSON object per line, on stdout with --json and into the run folder's log.
-class EventLog : public TrainObserver {
- public:
-  EventLog(bool to_stdout, const std::string& run) : to_stdout_(to_stdout) {
-    if (run.empty()) return;
-    check_writable(run + "/log.jsonl");
-    log_.reset(std::fopen((run + "/log.jsonl").c_str(), "w"));
-    if (!log_) throw DataError("[run] " + run + "/log.jsonl: cannot be written");
-  }
-  void write(const Json& event) {
-    const std::string text = event.dump() + "\n";
-    if (to_stdout_) put(stdout, text, "stdout");
-    if (log_) put(log_.get(), text, "log.jsonl");
-  }
-  void on_step(const StepEvent& event) override {
-    if (!to_stdout_ && !log_) return;
-    write(Json::object()
-              .set("event", "step")
-              .set("step", event.step)
-              .set("loss", event.loss)
-              .set("ms", event.ms));
-  }
-  void on_epoch(const EpochEvent& event) override {
-    Json json =
-        Json::object().set("event", "epoch").set("epoch", event.epoch).set("loss", event.loss);
-    if (!event.metrics.empty()) json.set("accuracy", event.metrics[0]);
-    if (event.val_loss) json.set("val_loss", *event.val_loss);
-    if (!event.val_metrics.empty()) json.set("val_accuracy", event.val_metrics[0]);
-    json.set("seconds", event.seconds);
-    write(json);
-  }
-
- private:
-  static void put(std::FILE* file, const std::string& text, const char* name) {
-    if (std::fputs(text.c_str(), file) < 0 || std::fflush(file) != 0)
-      throw BackendError("[output] " + std::string(name) +
-                         ": expected it to take a line, received '" + std::strerror(errno) + "'");
-  }
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  bool to_stdout_;
-  std::unique_ptr<std::FILE, Close> log_;
-};
-
-class Both : public TrainObserver {
- public:
-  Both(TrainObserver& first, TrainObserver& second) : first_(first), second_(second) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override {
-    first_.on_epoch_begin(epoch, epochs, steps);
-    second_.on_epoch_begin(epoch, epochs, steps);
-  }
-  void on_step(const StepEvent& event) override {
-    first_.on_step(event);
-    second_.on_step(event);
-  }
-  void on_epoch(const EpochEvent& event) override {
-    first_.on_epoch(event);
-    second_.on_epoch(event);
-  }
-
- private:
-  TrainObserver &first_, &second_;
-};
 
 Json end_event(const LoopResult& result, const Session& session) {
   return Json::object()
@@ -120,23 +58,65 @@ void print_summary(std::FILE* out, const LoopResult& result, const Session& sess
   if (!run.empty()) std::fprintf(out, "run folder      %s\n", run.c_str());
 }
 
+void warn(const std::string& text) {
+  std::fprintf(stderr, "plimsoll: warning: %s\n", text.c_str());
+}
+
+// What a run folder gets besides plan and weights. Without one, signals still end a run in good
+// order.
+std::vector<CallbackRef> run_callbacks(const RunOptions& options, EventLog& log) {
+  if (options.run.empty()) return {};
+  const std::string from = options.resume.empty() ? "" : checkpoints_in(options.resume);
+  return {log.place(), CSVLogger(options.run + "/log.csv"), TensorBoard(options.run),
+          RunCheckpoints(checkpoints_in(options.run), options.checkpoint_every,
+                         options.keep_checkpoints, from)};
+}
+
+RunIdentity identity_of(const RunOptions& options, const RunSetup& setup) {
+  return {.model = options.model,
+          .optimizer = setup.report.optimizer,
+          .dtype = std::string(name_of(setup.report.dtype)),
+          .data = options.data,
+          .batch = setup.report.batch,
+          .train_samples = setup.sources.train->size(),
+          .threads = setup.report.threads,
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .numerics = setup.report.numerics};
+}
+
+void tell_resumed(EventLog& log, const LoopPosition& position, std::FILE* out) {
+  log.write(Json::object()
+                .set("event", "resume")
+                .set("step", position.steps)
+                .set("epoch", position.epoch)
+                .set("epoch_step", position.epoch_step));
+  if (out)
+    std::fprintf(out, "Going on after step %lld (epoch %lld)\n",
+                 static_cast<long long>(position.steps), static_cast<long long>(position.epoch));
+}
+
 }  // namespace
 
 int run_train(const RunOptions& options) {
+  if (!options.run.empty() && !same_folder(options.run, options.resume))
+    refuse_to_overwrite(options.run);
+  if (options.checkpoint_every > 0 && options.run.empty())
+    throw UserError("[options] --checkpoint-every: expected --run FOLDER to keep checkpoints in");
   RunSetup setup = set_up_run(options, Purpose::train);
   // Whatever can be wrong with files is found before anything is trained.
   std::unique_ptr<SafetensorsFile> weights;
   if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
   if (weights) check_weights(*weights, setup.plan.layout);
-  if (!options.run.empty()) {
-    make_directories(options.run);
-    check_writable(options.run + "/weights.safetensors");
-  }
   if (!options.save_weights.empty()) check_writable(options.save_weights);
+  if (!options.run.empty()) begin_run_folder(options, setup.report);
+  EventLog log(options.json);
+  const std::vector<CallbackRef> callbacks = run_callbacks(options, log);
+  const std::unique_ptr<Checkpoint> from = find_resume(callbacks, setup.plan.layout);
+  if (!options.run.empty()) log.open(options.run, from != nullptr);
   const Json report = to_json(setup.report);
   if (!options.run.empty())
     write_file_atomically(options.run + "/plan.json", report.dump(2) + "\n");
-  EventLog log(options.json, options.run);
   Json plan_event = Json::object().set("event", "plan");
   for (const auto& [key, value] : report.as_object("plan")) plan_event.set(key, value);
   log.write(plan_event);
@@ -145,27 +125,38 @@ int run_train(const RunOptions& options) {
   require_room(setup.report);
   Session session(std::move(setup.plan), setup.network, options.seed);
   if (weights) load_weights(*weights, session.variables());
-  if (const std::string warning = check_resident(setup.report); !warning.empty())
-    std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
+  if (const std::string text = check_resident(setup.report); !text.empty()) warn(text);
+
+  const StopSignals signals;
+  ModelInTraining training{.session = session,
+                           .compiled = setup.compiled,
+                           .metrics = log_names(session.plan()),
+                           .epochs = options.epochs,
+                           .snapshot = setup.report.snapshot,
+                           .callbacks = callbacks};
+  training.state.identity = identity_of(options, setup);
+  CallbackList list(training, from.get());
+  if (const std::string text = list.warning(); !text.empty()) warn(text);
+  setup.loop.start = training.state.position;
   setup.loop.time_kernels = true;
-  ProgressBar bar(out, setup.compiled.metrics);
-  Both both(bar, log);
-  TrainObserver& observer = options.json ? static_cast<TrainObserver&>(log) : both;
+  ProgressBar bar(out, log_names(session.plan()));
+  Observers observers{options.json ? nullptr : &bar, &log, &list};
+  if (from) tell_resumed(log, training.state.position, options.json ? nullptr : out);
   const LoopResult result =
-      run_training(session, setup.loop, *setup.sources.train, setup.sources.test.get(), observer);
+      run_training(session, setup.loop, *setup.sources.train, setup.sources.test.get(), observers);
+  if (result.left) list.interrupted("train", "go on with: plimsoll train --resume " + options.run);
   log.write(end_event(result, session));
   learn_costs(*setup.backend, session, result);
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
   if (!options.json) print_summary(out, result, session, options.run);
   if (const Bytes peak = process_peak(); peak > setup.report.process)
-    std::fprintf(stderr,
-                 "plimsoll: warning: [memory] the process held %s, more than the planned %s, on "
-                 "this system\n",
-                 format_bytes(peak).c_str(), format_bytes(setup.report.process).c_str());
+    warn("[memory] the process held " + format_bytes(peak) + ", more than the planned " +
+         format_bytes(setup.report.process) + ", on this system");
   if (!result.finite)
-    throw BackendError("[train] step " + std::to_string(result.steps) +
-                       ": the loss is not finite; lower --learning-rate");
+    throw BackendError("[train] step " + std::to_string(result.steps) + ": the loss is not finite" +
+                       (result.cause.empty() ? "" : ": " + result.cause) +
+                       "; lower --learning-rate");
   if (const std::string path = session.variables().first_non_finite(); !path.empty())
     throw BackendError("[train] " + path +
                        ": a value is not finite at the end; lower --learning-rate");

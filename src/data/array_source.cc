@@ -224,6 +224,7 @@ void finish_x(Column& x) {
 }
 
 void finish_y(Column& y) {
+  y.field.role = Role::y;
   if (is_floating(y.array.stored)) {
     y.direct = true;
     return;

@@ -165,6 +165,12 @@ void SafetensorsFile::read(const Entry& entry, void* destination, Bytes bytes) c
   file_.pread_exact(destination, bytes, entry.offset);
 }
 
+void SafetensorsFile::read_part(const Entry& entry, ByteOffset at, void* destination,
+                                Bytes bytes) const {
+  check(at >= 0 && bytes >= 0 && at <= entry.bytes - bytes, "a part within the tensor");
+  file_.pread_exact(destination, bytes, entry.offset + at);
+}
+
 void write_safetensors(const std::string& path, std::span<const NamedBytes> tensors,
                        const Metadata& metadata) {
   Json::Object header;

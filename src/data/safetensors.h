@@ -35,6 +35,8 @@ class SafetensorsFile {
   // Reads a tensor into `destination`, whose size must be the tensor's. Allocates nothing.
   void read(std::string_view name, void* destination, Bytes bytes) const;
   void read(const Entry& entry, void* destination, Bytes bytes) const;
+  // Some bytes of a tensor, from `at` in it on.
+  void read_part(const Entry& entry, ByteOffset at, void* destination, Bytes bytes) const;
 
  private:
   File file_;

@@ -21,12 +21,16 @@ struct ValueRange {
   int64_t low = 0, high = 0;
 };
 
+// What a field is to a model: an input, a target, or the weight of a sample in the loss.
+enum class Role : uint8_t { x, y, weight };
+
 struct Field {
-  std::string name;  // "x" or "y"
+  std::string name;  // "x" or "y", or the name of an input
   Meta sample;       // of one sample, without the batch dimension
   // For integer fields: a loss or an embedding that indexes with them needs high < its classes.
   // read() throws DataError rather than hand out a value outside.
   std::optional<ValueRange> range;
+  Role role = Role::x;
 };
 
 class Source {
@@ -34,7 +38,7 @@ class Source {
   virtual ~Source() = default;
   virtual std::string name() const = 0;
   virtual int64_t size() const = 0;                      // samples, at least 1
-  virtual const std::vector<Field>& fields() const = 0;  // x, then y
+  virtual const std::vector<Field>& fields() const = 0;  // x, then y, then weights
   // Puts sample indices[i] of field f at destinations[f] + i * fields()[f].sample.bytes(). A null
   // destination leaves that field out. Runs of consecutive indices are one read. Allocates nothing.
   virtual void read(std::span<const int64_t> indices, std::span<void* const> destinations) = 0;

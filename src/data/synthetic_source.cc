@@ -43,7 +43,7 @@ class SyntheticSource : public Source {
     fields_.push_back({"x", spec.x, std::nullopt});
     if (spec.x.dtype == Dtype::int32) fields_[0].range = ValueRange{0, spec.vocabulary - 1};
     if (spec.x.dtype == Dtype::uint8) fields_[0].range = ValueRange{0, 255};
-    fields_.push_back({"y", {Dtype::int32, spec.y}, ValueRange{0, spec.classes - 1}});
+    fields_.push_back({"y", {Dtype::int32, spec.y}, ValueRange{0, spec.classes - 1}, Role::y});
     x_elements_ = spec.x.elements();
     y_elements_ = spec.y.elements();
   }

@@ -98,8 +98,8 @@ class TensorSource : public Source {
   int64_t size_ = 0;
 };
 
-Column make_column(const char* name, Tensor tensor) {
-  const std::string what = "[data] tensor " + std::string(name);
+Column make_column(const std::string& name, Tensor tensor) {
+  const std::string what = "[data] tensor " + name;
   if (!tensor.defined()) throw DataError(what + ": expected values, received an empty tensor");
   tensor.data();  // a symbol is refused here
   if (tensor.shape().rank() < 1 || tensor.shape().elements() < 1)
@@ -114,12 +114,13 @@ Column make_column(const char* name, Tensor tensor) {
 }
 
 void finish_labels(Column& y) {
+  y.field.role = Role::y;
   if (is_floating(y.tensor.dtype())) return;
   y.scan();
   const ValueRange& range = *y.field.range;
   if (range.low < std::numeric_limits<int32_t>::min() ||
       range.high > std::numeric_limits<int32_t>::max())
-    throw DataError("[data] tensor y: expected labels within int32, received " +
+    throw DataError("[data] tensor " + y.field.name + ": expected labels within int32, received " +
                     std::to_string(range.low) + " to " + std::to_string(range.high));
   if (y.field.sample.shape == Shape{1}) y.field.sample.shape = Shape();
   y.field.sample.dtype = Dtype::int32;
@@ -131,6 +132,7 @@ class RangeSource : public Source {
   RangeSource(Source& source, int64_t begin, int64_t size)
       : source_(source), begin_(begin), size_(size) {
     check(begin >= 0 && size >= 1 && begin + size <= source.size(), "a range of the source");
+    places_.resize(source.fields().size());
   }
   std::string name() const override { return source_.name(); }
   int64_t size() const override { return size_; }
@@ -138,8 +140,7 @@ class RangeSource : public Source {
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     std::array<int64_t, 256> moved;
-    std::array<void*, 8> places;
-    check(destinations.size() <= places.size(), "a few fields");
+    check(destinations.size() == places_.size(), "one destination for each field");
     for (size_t done = 0; done < indices.size(); done += moved.size()) {
       const auto part = indices.subspan(done, std::min(moved.size(), indices.size() - done));
       for (size_t i = 0; i < part.size(); ++i) {
@@ -147,10 +148,10 @@ class RangeSource : public Source {
         moved[i] = part[i] + begin_;
       }
       for (size_t f = 0; f < destinations.size(); ++f)
-        places[f] = destinations[f] ? static_cast<char*>(destinations[f]) +
-                                          static_cast<Bytes>(done) * fields()[f].sample.bytes()
-                                    : nullptr;
-      source_.read({moved.data(), part.size()}, {places.data(), destinations.size()});
+        places_[f] = destinations[f] ? static_cast<char*>(destinations[f]) +
+                                           static_cast<Bytes>(done) * fields()[f].sample.bytes()
+                                     : nullptr;
+      source_.read({moved.data(), part.size()}, places_);
     }
   }
 
@@ -159,28 +160,43 @@ class RangeSource : public Source {
  private:
   Source& source_;
   int64_t begin_, size_;
+  std::vector<void*> places_;
 };
 
 }  // namespace
 
-std::unique_ptr<Source> tensor_source(Tensor x, Tensor y) {
+std::unique_ptr<Source> tensor_source(const std::vector<NamedTensor>& x,
+                                      const std::vector<NamedTensor>& y,
+                                      const std::vector<NamedTensor>& weights) {
+  check(!x.empty(), "at least one input");
   std::vector<Column> columns;
-  columns.push_back(make_column("x", std::move(x)));
-  columns.push_back(make_column("y", std::move(y)));
-  finish_labels(columns[1]);
-  const Dim samples = columns[0].tensor.shape()[0], targets = columns[1].tensor.shape()[0];
-  if (samples != targets)
-    throw DataError("[data] expected as many targets as samples, received x " +
-                    columns[0].tensor.shape().text() + " and y " +
-                    columns[1].tensor.shape().text());
+  for (const auto& [name, values] : x) columns.push_back(make_column(name, values));
+  for (const auto& [name, values] : y)
+    finish_labels(columns.emplace_back(make_column(name, values)));
+  for (const auto& [name, values] : weights) {
+    Column& column = columns.emplace_back(make_column(name, values));
+    column.field.role = Role::weight;
+    if (!is_floating(column.field.sample.dtype))
+      throw DataError("[data] tensor " + name + ": expected floating weights, received " +
+                      values.meta().text());
+  }
+  for (const Column& column : columns)
+    if (column.tensor.shape()[0] != columns[0].tensor.shape()[0])
+      throw DataError("[data] expected as many " +
+                      std::string(column.field.role == Role::y        ? "targets"
+                                  : column.field.role == Role::weight ? "weights"
+                                                                      : "samples of each input") +
+                      " as samples, received " + columns[0].field.name + " " +
+                      columns[0].tensor.shape().text() + " and " + column.field.name + " " +
+                      column.tensor.shape().text());
   return std::make_unique<TensorSource>(std::move(columns));
 }
 
-std::unique_ptr<Source> tensor_source(Tensor x) {
-  std::vector<Column> columns;
-  columns.push_back(make_column("x", std::move(x)));
-  return std::make_unique<TensorSource>(std::move(columns));
+std::unique_ptr<Source> tensor_source(Tensor x, Tensor y) {
+  return tensor_source({{"x", std::move(x)}}, {{"y", std::move(y)}});
 }
+
+std::unique_ptr<Source> tensor_source(Tensor x) { return tensor_source({{"x", std::move(x)}}, {}); }
 
 std::unique_ptr<Source> range_source(Source& source, int64_t begin, int64_t size) {
   return std::make_unique<RangeSource>(source, begin, size);

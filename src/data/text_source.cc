@@ -40,8 +40,8 @@ class TextSource : public Source {
       : file_(std::move(file)), alphabet_(alphabet), begin_(begin), length_(length) {
     size_ = (end - begin - 1) / length;
     const ValueRange range{0, alphabet.size - 1};
-    for (const char* name : {"x", "y"})
-      fields_.push_back({name, {Dtype::int32, Shape{length}}, range});
+    const Meta tokens{Dtype::int32, Shape{length}};
+    fields_ = {{"x", tokens, range, Role::x}, {"y", tokens, range, Role::y}};
   }
   std::string name() const override { return file_->path(); }
   int64_t size() const override { return size_; }

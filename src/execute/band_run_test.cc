@@ -68,15 +68,15 @@ struct Step {
   Dtype dtype = Dtype::float64;
   const char* optimizer = "sgd";
   const char* loss = "sparse_categorical_crossentropy";
-  std::vector<std::string> metrics = {};
+  MetricList metrics = {};
 };
 
 Graph trace(const Network& network, const Step& step) {
   const Compiled compiled{optimizer_from_name(step.optimizer), loss_from_name(step.loss),
                           step.metrics, step.dtype};
-  const Meta y = target_meta(compiled.loss, network.output_shapes()[0], step.dtype);
+  const Meta y = *target_meta(compiled.loss, network.output_shapes()[0], step.dtype);
   Graph graph = trace_step(network, compiled, {step.kind, step.batch},
-                           {{Dtype::uint8, network.input_shapes()[0]}, y, 1.0 / 255, false});
+                           {{{Dtype::uint8, network.input_shapes()[0]}}, {y}, 1.0 / 255, false});
   run_passes(graph);
   return graph;
 }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
+#include "op/moving_statistics.h"
 #include "op/step_params.h"
 #include "plan/graph_problem.h"
 
@@ -56,6 +58,23 @@ Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernel
   for (size_t l = 0; l < graph.loops.size(); ++l)
     loops_.push_back(bind_loop(graph.loops[l], plan.loops[l], kernels.loops[l]));
   for (const Step& step : plan.steps) steps_.push_back(bind(graph, step, kernels));
+  forward_ = find_forward();
+}
+
+// Steps up to the one that writes the first kept value. Moving statistics are written on the way;
+// where anything else is, there is no such place.
+size_t Executor::find_forward() const {
+  if (graph_.keep.empty()) return 0;
+  const Value& loss = graph_.values[index(graph_.keep[0])];
+  if (loss.meta.elements() != 1 || !is_floating(loss.meta.dtype)) return 0;
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    const Node& node = graph_.nodes[index(steps_[s].node)];
+    for (ValueId out : node.out) {
+      if (out == graph_.keep[0]) return s + 1;
+      if (graph_.values[index(out)].variable >= 0 && node.op != kMovingStatistics.name) return 0;
+    }
+  }
+  return 0;
 }
 
 Executor::Bound Executor::bind(const Graph& graph, const Step& step, const KernelSet& kernels) {
@@ -137,27 +156,70 @@ size_t Executor::timed_steps() const {
 }
 
 void Executor::step(StepTimes* times) {
+  begin_times(times);
+  run(graph_, steps_, times ? times->data() : nullptr);
+  end_times(times);
+}
+
+void Executor::begin_times(StepTimes* times) const {
   check(!times || times->size() == timed_steps(), "one time per step");
   if (times) std::fill(times->begin(), times->end(), 0);
-  run(graph_, steps_, times ? times->data() : nullptr);
+}
+
+void Executor::end_times(StepTimes* times) const {
   if (!times) return;
   size_t at = steps_.size();
   for (const BoundLoop& loop : loops_)
     for (size_t s = 0; s < loop.steps.size(); ++s) (*times)[at++] /= loop.trips;
 }
 
-void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times) {
+namespace {
+
+bool finite_scalar(const void* data, Dtype dtype) {
+  return dtype == Dtype::float64 ? std::isfinite(*static_cast<const double*>(data))
+                                 : std::isfinite(*static_cast<const float*>(data));
+}
+
+struct Stop {};  // of a watched step
+
+}  // namespace
+
+bool Executor::step_if_finite(StepTimes* times) {
+  if (forward_ == 0) {
+    step(times);
+    return true;
+  }
+  begin_times(times);
+  int64_t* each = times ? times->data() : nullptr;
+  run(graph_, std::span(steps_).first(forward_), each);
+  if (!finite_scalar(kept_[0], graph_.values[index(graph_.keep[0])].meta.dtype)) return false;
+  run(graph_, steps_, each, forward_);
+  end_times(times);
+  return true;
+}
+
+void Executor::watch_forward(const Watch& watch) {
+  watch_ = &watch;
+  try {
+    run(graph_, std::span(steps_).first(forward_), nullptr);
+  } catch (const Stop&) {
+  }
+  watch_ = nullptr;
+}
+
+void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times, size_t first) {
   using Clock = std::chrono::steady_clock;
   const Bound* current = nullptr;
   Clock::time_point before;
   if (times) before = Clock::now();
   try {
-    for (size_t s = 0; s < steps.size(); ++s) {
+    for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
       if (current->loop >= 0)
         run_loop(loops_[index(current->loop)], times);
       else
         current->kernel->run(current->in.data(), current->out.data(), current->workspace);
+      if (watch_ && current->loop < 0 && !(*watch_)(graph, *current)) throw Stop();
       if (!times) continue;
       const Clock::time_point after = Clock::now();
       if (current->loop < 0) times[s] += std::chrono::nanoseconds(after - before).count();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -61,6 +62,13 @@ class Executor {
   // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op.
   // `times`, timed_steps() entries, receives the nanoseconds of each; null: no clock is read.
   void step(StepTimes* times = nullptr);
+  // The same, but ends behind the step that writes the first kept value, a scalar (the loss), when
+  // that is not finite. False: it ended there, and no weight was written.
+  bool step_if_finite(StepTimes* times = nullptr);
+  // Runs the steps up to that one, and shows each to `watch` when it has run (with the graph that
+  // it is of: a loop's body, or the whole), until that answers false.
+  using Watch = std::function<bool(const Graph& graph, const Bound& step)>;
+  void watch_forward(const Watch& watch);
 
   void* input(size_t i) const { return inputs_[i]; }     // as graph.inputs
   const void* kept(size_t i) const { return kept_[i]; }  // as graph.keep
@@ -77,7 +85,10 @@ class Executor {
   void* variable_place(ByteOffset at) const;
   Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
   BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
-  void run(const Graph& graph, std::span<const Bound> steps, int64_t* times);
+  void run(const Graph& graph, std::span<const Bound> steps, int64_t* times, size_t first = 0);
+  size_t find_forward() const;
+  void begin_times(StepTimes* times) const;
+  void end_times(StepTimes* times) const;
   void run_loop(BoundLoop& loop, int64_t* times);
 
   const Graph& graph_;
@@ -88,6 +99,8 @@ class Executor {
   std::vector<Bound> steps_;
   std::vector<BoundLoop> loops_;  // as in the graph
   std::vector<void*> inputs_, kept_;
+  size_t forward_ = 0;  // steps up to the loss; 0: a weight is written before it is known
+  const Watch* watch_ = nullptr;
 };
 
 }  // namespace pl

@@ -46,7 +46,7 @@ Prepared prepared(const Case& c, Backend& backend) {
                           Dtype::float32};
   Graph graph =
       trace_step(model.build(model.input, model.classes), compiled, {c.kind, c.batch},
-                 {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+                 {{{Dtype::uint8, model.input}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false});
   run_passes(graph);
   return prepare_split(std::move(graph), backend, c.split);
 }

@@ -38,7 +38,7 @@ Graph trace(const std::string& name, StepKind kind, int64_t batch, Dtype dtype,
                           dtype};
   Graph graph = trace_step(
       network, compiled, {kind, batch},
-      {{Dtype::uint8, network.input_shapes()[0]}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+      {{{Dtype::uint8, network.input_shapes()[0]}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false});
   run_passes(graph);
   return graph;
 }

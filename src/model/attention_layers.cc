@@ -1,34 +1,50 @@
-// MultiHeadAttention with Keras's weights, and PackedAttention without any.
+// MultiHeadAttention and GroupedQueryAttention with Keras's weights, and PackedAttention without
+// any.
 #include <cmath>
 
 #include "base/error.h"
 #include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
 namespace {
 
-class MultiHeadAttentionLayer final : public Layer {
+// What the two layers with weights have in common; kv_heads divides heads.
+struct Heads {
+  const char* kind;
+  int64_t heads, kv_heads, key_dim, value_dim;
+};
+
+// Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), key/kernel (D, kv_heads,
+// key_dim), ..., attention_output/kernel (heads, value_dim, D).
+class AttentionLayer final : public Layer {
  public:
-  MultiHeadAttentionLayer(int64_t heads, int64_t key_dim, MultiHeadAttentionOptions options)
-      : heads_(heads), key_dim_(key_dim), options_(std::move(options)) {
-    value_dim_ = options_.value_dim == 0 ? key_dim : options_.value_dim;
-    if (heads <= 0 || key_dim <= 0 || value_dim_ <= 0)
-      throw UserError(
-          "[MultiHeadAttention] expected positive num_heads, key_dim and value_dim, received " +
-          std::to_string(heads) + ", " + std::to_string(key_dim) + " and " +
-          std::to_string(value_dim_));
+  AttentionLayer(Heads form, MultiHeadAttentionOptions options)
+      : form_(form), options_(std::move(options)) {
+    const std::string kind = std::string("[") + form_.kind + "] ";
+    if (form_.heads <= 0 || form_.kv_heads <= 0 || form_.key_dim <= 0 || form_.value_dim <= 0)
+      throw UserError(kind + "expected positive num_heads, key_dim and value_dim, received " +
+                      std::to_string(form_.heads) + ", " + std::to_string(form_.key_dim) + " and " +
+                      std::to_string(form_.value_dim));
+    if (form_.heads % form_.kv_heads != 0)
+      throw UserError(kind +
+                      "expected num_query_heads divisible by num_key_value_heads, received " +
+                      std::to_string(form_.heads) + " and " + std::to_string(form_.kv_heads));
     if (!(options_.dropout >= 0 && options_.dropout < 1))
-      throw UserError("[MultiHeadAttention] dropout: expected 0 <= dropout < 1, received " +
+      throw UserError(kind + "dropout: expected 0 <= dropout < 1, received " +
                       std::to_string(options_.dropout));
-    check_initializer(options_.kernel_initializer);
-    check_initializer(options_.bias_initializer);
+    check_rules(kernel_rules(options_));
+    check_rules(bias_rules(options_));
+    check_regularizer(options_.activity_regularizer);
+    activity_regularizer = options_.activity_regularizer;
     name = options_.name;
   }
-  const char* kind() const override { return "MultiHeadAttention"; }
+  const char* kind() const override { return form_.kind; }
+  bool supports_masking() const override { return true; }
   std::string config() const override {
-    return std::to_string(heads_) + " heads of " + std::to_string(key_dim_);
+    return std::to_string(form_.heads) + " heads of " + std::to_string(form_.key_dim);
   }
 
   // Inputs: query (T, D), value (S, Dv), key (S, Dk).
@@ -45,13 +61,13 @@ class MultiHeadAttentionLayer final : public Layer {
       throw UserError("expected as many positions in key as in value, received " + key.text() +
                       " and " + value.text());
     if (weights_.empty()) {
-      add_projection("query", query[1], key_dim_);
-      add_projection("key", key[1], key_dim_);
-      add_projection("value", value[1], value_dim_);
-      add_weight("attention_output/kernel", Shape{heads_, value_dim_, query[1]},
-                 options_.kernel_initializer);
+      add_projection("query", query[1], form_.heads, form_.key_dim);
+      add_projection("key", key[1], form_.kv_heads, form_.key_dim);
+      add_projection("value", value[1], form_.kv_heads, form_.value_dim);
+      add_kernel("attention_output", Shape{form_.heads, form_.value_dim, query[1]},
+                 form_.heads * form_.value_dim, query[1]);
       if (options_.use_bias)
-        add_weight("attention_output/bias", Shape{query[1]}, options_.bias_initializer);
+        add_weight("attention_output/bias", Shape{query[1]}, bias_rules(options_));
     }
     const size_t step = options_.use_bias ? 2 : 1;
     if (weights_[0].shape[0] != query[1] || weights_[step].shape[0] != key[1] ||
@@ -65,22 +81,28 @@ class MultiHeadAttentionLayer final : public Layer {
     const Tensor& query = call.in[0];
     const Tensor& value = call.in.size() > 1 ? call.in[1] : query;
     const Tensor& key = call.in.size() > 2 ? call.in[2] : value;
-    const Tensor q = project(call, 0, query, heads_ * key_dim_);  // (B, T, H * d)
-    const Tensor k = project(call, 1, key, heads_ * key_dim_);    // (B, S, H * d)
-    const Tensor v = project(call, 2, value, heads_ * value_dim_);
-    const bool drop = call.training && options_.dropout > 0;
-    const AttentionOptions options{.heads = static_cast<int>(heads_),
-                                   .causal = options_.use_causal_mask};
-    const Tensor mixed = drop || value_dim_ != key_dim_ ? attend_step_by_step(call, q, k, v)
-                                                        : attention(q, k, v, options);
+    const Tensor q = project(call, 0, query, form_.heads * form_.key_dim);   // (B, T, H * d)
+    const Tensor k = project(call, 1, key, form_.kv_heads * form_.key_dim);  // (B, S, G * d)
+    const Tensor v = project(call, 2, value, form_.kv_heads * form_.value_dim);
+    const Tensor allowed = allowed_by(call);
+    const bool plain = !(call.training && options_.dropout > 0) && !allowed.defined() &&
+                       form_.value_dim == form_.key_dim;
+    const Tensor mixed = plain ? attend(q, k, v)
+                               : attend_step_by_step(call, q, repeated(k, form_.key_dim),
+                                                     repeated(v, form_.value_dim), allowed);
     return project(call, 3, mixed, query.shape()[2]);
   }
 
  private:
-  void add_projection(const std::string& part, Dim features, Dim size) {
-    add_weight(part + "/kernel", Shape{features, heads_, size}, options_.kernel_initializer);
-    if (options_.use_bias)
-      add_weight(part + "/bias", Shape{heads_, size}, options_.bias_initializer);
+  void add_projection(const std::string& part, Dim features, Dim heads, Dim size) {
+    add_kernel(part, Shape{features, heads, size}, features, heads * size);
+    if (options_.use_bias) add_weight(part + "/bias", Shape{heads, size}, bias_rules(options_));
+  }
+  // As the matrix (fan_in, fan_out) that it is.
+  void add_kernel(const std::string& part, Shape shape, Dim fan_in, Dim fan_out) {
+    WeightRules rules = kernel_rules(options_);
+    rules.initializer = with_fans(rules.initializer, fan_in, fan_out);
+    add_weight(part + "/kernel", std::move(shape), rules);
   }
 
   // x (B, T, ...) through projection number `part`, as a matrix with `width` columns.
@@ -92,26 +114,73 @@ class MultiHeadAttentionLayer final : public Layer {
     return matmul(x, kernel, {}, bias);
   }
 
-  // For what the attention op does not have: dropout of the weights, and values of another size.
-  Tensor attend_step_by_step(const LayerCall& call, const Tensor& q, const Tensor& k,
-                             const Tensor& v) const {
+  // x (B, S, G * d) with each head as often as queries use it: (B, S, H * d).
+  Tensor repeated(const Tensor& x, Dim size) const {
+    const Dim each = form_.heads / form_.kv_heads;
+    if (each == 1) return x;
+    const Shape& s = x.shape();
+    const Tensor heads = reshape(x, {s[0], s[1], form_.kv_heads, 1, size});
+    return reshape(broadcast_to(heads, Shape{s[0], s[1], form_.kv_heads, each, size}),
+                   {s[0], s[1], form_.heads * size});
+  }
+
+  // Heads that share keys are so many more queries, unless these are told apart by their place.
+  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    const Dim each = form_.heads / form_.kv_heads, groups = form_.kv_heads, size = form_.key_dim;
+    if (each == 1 || options_.use_causal_mask)
+      return attention(
+          q, repeated(k, size), repeated(v, size),
+          {.heads = static_cast<int>(form_.heads), .causal = options_.use_causal_mask});
     const Dim batch = q.shape()[0], queries = q.shape()[1];
+    const Tensor many =  // (B, T, G, each, d) to (B, T, each, G, d)
+        transpose(reshape(q, {batch, queries, groups, each, size}), {0, 1, 3, 2, 4});
+    const Tensor mixed = attention(reshape(many, {batch, queries * each, groups * size}), k, v,
+                                   {.heads = static_cast<int>(groups)});
+    const Tensor back =
+        transpose(reshape(mixed, {batch, queries, each, groups, size}), {0, 1, 3, 2, 4});
+    return reshape(back, {batch, queries, form_.heads * size});
+  }
+
+  // (B, 1, T, S): 1 where a query may see a key by the masks of query, value and key; undefined
+  // without masks.
+  Tensor allowed_by(const LayerCall& call) const {
+    const Dtype dtype = call.in[0].dtype();
+    Tensor result;
+    for (size_t i = 0; i < 3; ++i) {
+      const Tensor mask = call.mask(i == 1 && call.in.size() == 1 ? 0 : i);
+      if (!mask.defined()) continue;
+      const Dim batch = mask.shape()[0], count = mask.shape()[1];
+      const Tensor counts = i == 0 ? reshape(cast(mask, dtype), {batch, 1, count, 1})
+                                   : reshape(cast(mask, dtype), {batch, 1, 1, count});
+      result = result.defined() ? multiply(result, counts) : counts;
+    }
+    return result;
+  }
+
+  // For what the attention op does not have: masks, dropout of the weights, and values of another
+  // size. q, k and v have `heads` heads.
+  Tensor attend_step_by_step(const LayerCall& call, const Tensor& q, const Tensor& k,
+                             const Tensor& v, const Tensor& allowed) const {
+    const Dim batch = q.shape()[0], queries = q.shape()[1], heads = form_.heads;
     auto by_head = [&](const Tensor& x) {  // (B, T, H * d) to (B, H, T, d)
-      return transpose(reshape(x, {batch, x.shape()[1], heads_, x.shape()[2] / heads_}),
+      return transpose(reshape(x, {batch, x.shape()[1], heads, x.shape()[2] / heads}),
                        {0, 2, 1, 3});
     };
-    const double factor = 1 / std::sqrt(static_cast<double>(key_dim_));
+    const double factor = 1 / std::sqrt(static_cast<double>(form_.key_dim));
     Tensor scores =
         scale(batch_matmul(by_head(q), by_head(k), {.transpose_b = true}), factor);  // (B, H, T, S)
+    // Keras puts -1e9 where a key is not seen, and takes the weight away behind the softmax.
+    if (allowed.defined()) scores = add(multiply(scores, allowed), scale(allowed, 1e9, -1e9));
     if (options_.use_causal_mask) scores = causal_mask(scores);
     Tensor weights = softmax(scores);
+    if (allowed.defined()) weights = multiply(weights, allowed);
     if (call.training && options_.dropout > 0)
       weights = dropout(weights, call.step_params, options_.dropout, call.stream);
     const Tensor mixed = transpose(batch_matmul(weights, by_head(v)), {0, 2, 1, 3});
-    return reshape(mixed, {batch, queries, heads_ * value_dim_});
+    return reshape(mixed, {batch, queries, heads * form_.value_dim});
   }
 
-  int64_t heads_, key_dim_, value_dim_;
+  Heads form_;
   MultiHeadAttentionOptions options_;
 };
 
@@ -146,8 +215,26 @@ class PackedAttentionLayer final : public Layer {
 }  // namespace
 
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim, MultiHeadAttentionOptions options) {
-  return LayerRef(
-      std::make_shared<MultiHeadAttentionLayer>(num_heads, key_dim, std::move(options)));
+  const int64_t value_dim = options.value_dim == 0 ? key_dim : options.value_dim;
+  return LayerRef(std::make_shared<AttentionLayer>(
+      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim}, std::move(options)));
+}
+LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
+                               int64_t num_key_value_heads, GroupedQueryAttentionOptions options) {
+  MultiHeadAttentionOptions same{.dropout = options.dropout,
+                                 .use_bias = options.use_bias,
+                                 .use_causal_mask = options.use_causal_mask,
+                                 .kernel_initializer = options.kernel_initializer,
+                                 .bias_initializer = options.bias_initializer,
+                                 .kernel_regularizer = options.kernel_regularizer,
+                                 .bias_regularizer = options.bias_regularizer,
+                                 .activity_regularizer = options.activity_regularizer,
+                                 .kernel_constraint = options.kernel_constraint,
+                                 .bias_constraint = options.bias_constraint,
+                                 .name = options.name};
+  return LayerRef(std::make_shared<AttentionLayer>(
+      Heads{"GroupedQueryAttention", num_query_heads, num_key_value_heads, head_dim, head_dim},
+      std::move(same)));
 }
 LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options) {
   return LayerRef(std::make_shared<PackedAttentionLayer>(num_heads, std::move(options)));

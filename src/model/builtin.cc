@@ -72,6 +72,12 @@ const std::vector<BuiltinModel>& builtin_models() {
        }},
       {"vit-b16", "ViT-B/16, 12 layers of width 768, 12 heads", Shape{224, 224, 3}, 1000,
        [](const Shape& input, int64_t classes) { return vit_network(kVitB16, input, classes); }},
+      {"lstm", "Embedding 128, LSTM 256, Dense; the next of 1,024 tokens", Shape{128}, 1024,
+       [](const Shape& input, int64_t classes) {
+         return chain(input, {Embedding(classes, 128), LSTM(256, {.return_sequences = true}),
+                              Dense(classes)});
+       },
+       true},
       gpt_entry<kGptTiny>("gpt-tiny", "GPT, 4 layers of width 256, 4 heads", 256),
       gpt_entry<kGpt2>("gpt2", "GPT-2, 12 layers of width 768, 12 heads", 1024),
       gpt_entry<kGpt2Medium>("gpt2-medium", "GPT-2, 24 layers of width 1,024, 16 heads", 1024),

@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spatial.h"
 #include "op/functions.h"
 
@@ -18,8 +18,10 @@ class Conv2DLayer final : public Layer {
     expect_positive("Conv2D", "dilation_rate", options_.dilation_rate);
     expect_padding("Conv2D", options_.padding);
     check_activation(options_.activation);
-    check_initializer(options_.kernel_initializer);
-    check_initializer(options_.bias_initializer);
+    check_rules(kernel_rules(options_));
+    check_rules(bias_rules(options_));
+    check_regularizer(options_.activity_regularizer);
+    activity_regularizer = options_.activity_regularizer;
     name = options_.name;
   }
   const char* kind() const override { return "Conv2D"; }
@@ -41,8 +43,8 @@ class Conv2DLayer final : public Layer {
     const Meta x{Dtype::float32, in[0].with_front(1)}, w{Dtype::float32, kernel};
     const Shape out = kConv2d.infer({x, w}, attributes())[0].shape.without_front();
     if (weights_.empty()) {
-      add_weight("kernel", kernel, options_.kernel_initializer);
-      if (options_.use_bias) add_weight("bias", Shape{filters_}, options_.bias_initializer);
+      add_weight("kernel", kernel, kernel_rules(options_));
+      if (options_.use_bias) add_weight("bias", Shape{filters_}, bias_rules(options_));
     }
     return out;
   }

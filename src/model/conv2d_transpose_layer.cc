@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spatial.h"
 #include "op/functions.h"
 
@@ -22,8 +22,10 @@ class Conv2DTransposeLayer final : public Layer {
     expect_positive(layer, "dilation_rate", options_.dilation_rate);
     expect_padding(layer, options_.padding);
     check_activation(options_.activation);
-    check_initializer(options_.kernel_initializer);
-    check_initializer(options_.bias_initializer);
+    check_rules(kernel_rules(options_));
+    check_rules(bias_rules(options_));
+    check_regularizer(options_.activity_regularizer);
+    activity_regularizer = options_.activity_regularizer;
     name = options_.name;
   }
   const char* kind() const override { return "Conv2DTranspose"; }
@@ -47,8 +49,8 @@ class Conv2DTransposeLayer final : public Layer {
     const Meta w{Dtype::float32, kernel}, x{Dtype::float32, image.with_front(1)};
     kConv2dInputGradient.infer({w, x}, attrs);  // sizes that cannot be counted are refused here
     if (weights_.empty()) {
-      add_weight("kernel", kernel, options_.kernel_initializer);
-      if (options_.use_bias) add_weight("bias", Shape{filters_}, options_.bias_initializer);
+      add_weight("kernel", kernel, kernel_rules(options_));
+      if (options_.use_bias) add_weight("bias", Shape{filters_}, bias_rules(options_));
     }
     return out;
   }

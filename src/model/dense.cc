@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -13,11 +13,14 @@ class DenseLayer final : public Layer {
       throw UserError("[Dense] units: expected a positive number, received " +
                       std::to_string(units));
     check_activation(options_.activation);
-    check_initializer(options_.kernel_initializer);
-    check_initializer(options_.bias_initializer);
+    check_rules(kernel_rules(options_));
+    check_rules(bias_rules(options_));
+    check_regularizer(options_.activity_regularizer);
+    activity_regularizer = options_.activity_regularizer;
     name = options_.name;
   }
   const char* kind() const override { return "Dense"; }
+  bool supports_masking() const override { return true; }
   std::string config() const override { return std::to_string(units_) + " " + options_.activation; }
 
   Shape build(const std::vector<Shape>& in) override {
@@ -29,8 +32,8 @@ class DenseLayer final : public Layer {
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " features as in its first call, received " + in[0].text());
     if (weights_.empty()) {
-      add_weight("kernel", Shape{features, units_}, options_.kernel_initializer);
-      if (options_.use_bias) add_weight("bias", Shape{units_}, options_.bias_initializer);
+      add_weight("kernel", Shape{features, units_}, kernel_rules(options_));
+      if (options_.use_bias) add_weight("bias", Shape{units_}, bias_rules(options_));
     }
     Shape out = in[0];
     out[out.rank() - 1] = units_;

@@ -1,7 +1,7 @@
 // DepthwiseConv2D and SeparableConv2D: convolutions in which each channel has kernels of its own.
 #include "base/error.h"
-#include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spatial.h"
 #include "op/functions.h"
 
@@ -62,8 +62,10 @@ class DepthwiseConv2DLayer final : public Layer {
                    options_.depth_multiplier} {
     depthwise_.check("DepthwiseConv2D");
     check_activation(options_.activation);
-    check_initializer(options_.depthwise_initializer);
-    check_initializer(options_.bias_initializer);
+    check_rules(depthwise_rules(options_));
+    check_rules(bias_rules(options_));
+    check_regularizer(options_.activity_regularizer);
+    activity_regularizer = options_.activity_regularizer;
     name = options_.name;
   }
   const char* kind() const override { return "DepthwiseConv2D"; }
@@ -76,8 +78,8 @@ class DepthwiseConv2DLayer final : public Layer {
     expect_channels(weights_, kernel, image);
     const Shape out = depthwise_.output_shape(image);
     if (weights_.empty()) {
-      add_weight("kernel", kernel, options_.depthwise_initializer);
-      if (options_.use_bias) add_weight("bias", Shape{out[2]}, options_.bias_initializer);
+      add_weight("kernel", kernel, depthwise_rules(options_));
+      if (options_.use_bias) add_weight("bias", Shape{out[2]}, bias_rules(options_));
     }
     return out;
   }
@@ -101,9 +103,11 @@ class SeparableConv2DLayer final : public Layer {
     expect_positive("SeparableConv2D", "filters", filters);
     depthwise_.check("SeparableConv2D");
     check_activation(options_.activation);
-    check_initializer(options_.depthwise_initializer);
-    check_initializer(options_.pointwise_initializer);
-    check_initializer(options_.bias_initializer);
+    check_rules(depthwise_rules(options_));
+    check_rules(pointwise_rules(options_));
+    check_rules(bias_rules(options_));
+    check_regularizer(options_.activity_regularizer);
+    activity_regularizer = options_.activity_regularizer;
     name = options_.name;
   }
   const char* kind() const override { return "SeparableConv2D"; }
@@ -117,9 +121,9 @@ class SeparableConv2DLayer final : public Layer {
     expect_channels(weights_, kernel, image);
     Shape out = depthwise_.output_shape(image);
     if (weights_.empty()) {
-      add_weight("depthwise_kernel", kernel, options_.depthwise_initializer);
-      add_weight("pointwise_kernel", Shape{1, 1, out[2], filters_}, options_.pointwise_initializer);
-      if (options_.use_bias) add_weight("bias", Shape{filters_}, options_.bias_initializer);
+      add_weight("depthwise_kernel", kernel, depthwise_rules(options_));
+      add_weight("pointwise_kernel", Shape{1, 1, out[2], filters_}, pointwise_rules(options_));
+      if (options_.use_bias) add_weight("bias", Shape{filters_}, bias_rules(options_));
     }
     out[2] = filters_;
     return out;

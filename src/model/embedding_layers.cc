@@ -15,10 +15,14 @@ class EmbeddingLayer final : public Layer {
       if (dim <= 0)
         throw UserError("[Embedding] expected a positive input_dim and output_dim, received " +
                         std::to_string(input_dim) + " and " + std::to_string(output_dim));
-    check_initializer(options_.embeddings_initializer);
+    check_rules(rules());
     name = options_.name;
   }
   const char* kind() const override { return "Embedding"; }
+  // True where the token is not 0.
+  Tensor compute_mask(const LayerCall& call) const override {
+    return options_.mask_zero ? cast(call.in[0], Dtype::boolean) : Tensor();
+  }
   std::string config() const override {
     return std::to_string(input_dim_) + " to " + std::to_string(output_dim_);
   }
@@ -27,8 +31,7 @@ class EmbeddingLayer final : public Layer {
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1)
       throw UserError("expected one input of tokens, received " + std::to_string(in.size()));
-    if (weights_.empty())
-      add_weight("embeddings", Shape{input_dim_, output_dim_}, options_.embeddings_initializer);
+    if (weights_.empty()) add_weight("embeddings", Shape{input_dim_, output_dim_}, rules());
     std::vector<Dim> dims = in[0].dims();
     dims.push_back(output_dim_);
     return Shape(std::move(dims));
@@ -38,6 +41,11 @@ class EmbeddingLayer final : public Layer {
   }
 
  private:
+  WeightRules rules() const {
+    return {options_.embeddings_initializer, options_.embeddings_regularizer,
+            options_.embeddings_constraint};
+  }
+
   int64_t input_dim_, output_dim_;
   EmbeddingOptions options_;
 };
@@ -50,6 +58,7 @@ class PositionalEmbeddingLayer final : public Layer {
     name = options_.name;
   }
   const char* kind() const override { return "PositionalEmbedding"; }
+  bool supports_masking() const override { return true; }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 2)

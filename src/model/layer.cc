@@ -1,7 +1,10 @@
 #include "model/layer.h"
 
 #include "base/error.h"
+#include "model/constraint.h"
+#include "model/initializer.h"
 #include "model/layer_context.h"
+#include "model/regularizer.h"
 
 namespace pl {
 
@@ -10,6 +13,12 @@ int64_t Layer::parameters() const {
   for (const Weight& weight : weights_)
     if (!weight.owner) count += weight.shape.elements();
   return count;
+}
+
+void check_rules(const WeightRules& rules) {
+  check_initializer(rules.initializer);
+  check_regularizer(rules.regularizer);
+  check_constraint(rules.constraint);
 }
 
 LayerRef::LayerRef(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
@@ -21,14 +30,22 @@ Symbolic LayerRef::operator()(const Symbolic& in) const {
 }
 
 Symbolic LayerRef::operator()(const std::vector<Symbolic>& in) const {
+  std::vector<Symbolic> out = layer_->connect(layer_, in);
+  if (out.size() != 1)
+    throw UserError("[build] " + layer_->name + ": expected a layer with one output, received " +
+                    std::to_string(out.size()) + "; call the model itself for several");
+  return out[0];
+}
+
+std::vector<Symbolic> Layer::connect(const std::shared_ptr<Layer>& self,
+                                     const std::vector<Symbolic>& in) {
   std::vector<Shape> shapes;
   for (const Symbolic& symbol : in) shapes.push_back(symbol.shape());
-  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
   try {
-    return Symbolic(
-        std::make_shared<Symbolic::Origin>(Symbolic::Origin{layer_, in, layer_->build(shapes)}));
+    return {
+        Symbolic(std::make_shared<Symbolic::Origin>(Symbolic::Origin{self, in, build(shapes)}))};
   } catch (const UserError& error) {
-    throw UserError("[build] " + path + ": " + error.what());
+    throw UserError("[build] " + (name.empty() ? kind() : name) + ": " + error.what());
   }
 }
 
@@ -42,13 +59,13 @@ Tensor LayerRef::operator()(const Tensors& in) const {
                   "derive from pl::Model, or call it on Input()");
 }
 
-Symbolic Input(Shape shape) {
+Symbolic Input(Shape shape, std::string name) {
   for (Dim dim : shape)
     if (dim <= 0)
       throw UserError("[build] Input: expected positive dimensions, received " + shape.text());
   shape.elements();
-  return Symbolic(
-      std::make_shared<Symbolic::Origin>(Symbolic::Origin{nullptr, {}, std::move(shape)}));
+  return Symbolic(std::make_shared<Symbolic::Origin>(
+      Symbolic::Origin{nullptr, {}, std::move(shape), std::move(name)}));
 }
 
 }  // namespace pl

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,17 @@ struct Weight {
   // up; name, shape and initialiser are the owner's.
   std::shared_ptr<const Layer> owner = nullptr;
   size_t index = 0;
+  std::string regularizer = "";  // model/regularizer.h; its penalty is part of the loss
+  std::string constraint = "";   // model/constraint.h; applied behind each update
 };
+
+// How a weight starts and what it is held to, in the words of the layer's options.
+struct WeightRules {
+  std::string initializer;
+  std::string regularizer = "";
+  std::string constraint = "";
+};
+void check_rules(const WeightRules& rules);  // throws UserError
 
 // What `call` gets. Tensors are symbols of the step being traced, with the batch as dimension 0.
 struct LayerCall {
@@ -31,7 +42,13 @@ struct LayerCall {
   bool training;
   const Tensor& step_params;  // for random layers
   int64_t stream;             // key of random numbers: hash of layer path and call index
+  bool trainable = true;      // Layer::trainable when the model was compiled
+  // As `in`: boolean (B, T), true where a position counts; undefined where an input has no mask.
+  std::span<const Tensor> masks = {};
+  Tensor mask(size_t i) const { return i < masks.size() ? masks[i] : Tensor(); }
 };
+
+class Symbolic;
 
 class Layer {
  public:
@@ -45,13 +62,34 @@ class Layer {
   // Above 0: the input is int32 tokens in [0, vocabulary()), and is not cast to a floating dtype.
   virtual int64_t vocabulary() const { return 0; }
 
-  std::string name;  // given by the user, or by the network ("dense_1")
+  // What calling it on symbols gives; a model used as a layer puts its own layers there. Throws
+  // UserError with the layer's path.
+  virtual std::vector<Symbolic> connect(const std::shared_ptr<Layer>& self,
+                                        const std::vector<Symbolic>& in);
+
+  // Keras's rule for masks: a layer that supports masking hands its first input's mask on, others
+  // drop it; Masking and Embedding make one (docs/decisions/0014-masks.md).
+  virtual bool supports_masking() const { return false; }
+  virtual Tensor compute_mask(const LayerCall& call) const {
+    return supports_masking() ? call.mask(0) : Tensor();
+  }
+
+  std::string name;                  // given by the user, or by the network ("dense_1")
+  std::string activity_regularizer;  // of the output, divided by the batch; added to the loss
+  // False: training leaves its weights as they are, and keeps neither gradients nor optimiser state
+  // for them. compile() settles it.
+  bool trainable = true;
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights
 
  protected:
   void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {
     weights_.push_back({std::move(name), std::move(shape), std::move(initializer), trainable});
+  }
+  void add_weight(std::string name, Shape shape, const WeightRules& rules) {
+    add_weight(std::move(name), std::move(shape), rules.initializer);
+    weights_.back().regularizer = rules.regularizer;
+    weights_.back().constraint = rules.constraint;
   }
   // Uses another layer's weight, which exists already.
   void share_weight(std::shared_ptr<const Layer> owner, size_t index) {
@@ -61,8 +99,6 @@ class Layer {
   }
   std::vector<Weight> weights_;
 };
-
-class Symbolic;
 
 // A shared handle to a layer; calling it on symbols builds a functional network.
 class LayerRef {
@@ -81,6 +117,14 @@ class LayerRef {
   std::shared_ptr<Layer> layer_;
 };
 
+// Weights that exist already, of layers that another model is made of.
+class WeightValues {
+ public:
+  virtual ~WeightValues() = default;
+  // Of layer.weights()[index], in this dtype; null: there are none.
+  virtual const void* find(const Layer& layer, size_t index, Dtype dtype) const = 0;
+};
+
 // A layer's output before any data: the shape of one sample and where it comes from.
 class Symbolic {
  public:
@@ -88,6 +132,11 @@ class Symbolic {
     std::shared_ptr<Layer> layer;  // null: an input
     std::vector<Symbolic> in;
     Shape shape;
+    std::string name = "";  // of an input
+    // Of a layer inside a model that is used as a layer:
+    std::string path = "";              // "inner/dense"
+    std::optional<bool> training = {};  // runs in that mode whatever the outer model does
+    std::shared_ptr<const WeightValues> values = nullptr;
   };
   explicit Symbolic(std::shared_ptr<const Origin> origin) : origin_(std::move(origin)) {}
   const Shape& shape() const { return origin_->shape; }
@@ -97,7 +146,7 @@ class Symbolic {
   std::shared_ptr<const Origin> origin_;
 };
 
-// An input of samples with this shape (without the batch).
-Symbolic Input(Shape shape);
+// An input of samples with this shape (without the batch). Data may be given by its name.
+Symbolic Input(Shape shape, std::string name = "");
 
 }  // namespace pl

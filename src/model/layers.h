@@ -2,10 +2,17 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "model/constraint.h"
+#include "model/initializer.h"
 #include "model/layer.h"
+#include "model/layers_preprocessing.h"
+#include "model/layers_recurrent.h"
+#include "model/layers_spatial.h"
+#include "model/regularizer.h"
 
 namespace pl {
 
@@ -31,6 +38,11 @@ struct DenseOptions {
   bool use_bias = true;
   std::string kernel_initializer = "glorot_uniform";
   std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
   std::string name = "";
 };
 LayerRef Dense(int64_t units, DenseOptions options = {});
@@ -44,6 +56,11 @@ struct Conv2DOptions {
   bool use_bias = true;
   std::string kernel_initializer = "glorot_uniform";
   std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
   std::string name = "";
 };
 LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options = {});
@@ -58,6 +75,11 @@ struct DepthwiseConv2DOptions {
   bool use_bias = true;
   std::string depthwise_initializer = "glorot_uniform";
   std::string bias_initializer = "zeros";
+  std::string depthwise_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string depthwise_constraint = "";
+  std::string bias_constraint = "";
   std::string name = "";
 };
 LayerRef DepthwiseConv2D(Pair kernel_size, DepthwiseConv2DOptions options = {});
@@ -73,6 +95,13 @@ struct SeparableConv2DOptions {
   std::string depthwise_initializer = "glorot_uniform";
   std::string pointwise_initializer = "glorot_uniform";
   std::string bias_initializer = "zeros";
+  std::string depthwise_regularizer = "";
+  std::string pointwise_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string depthwise_constraint = "";
+  std::string pointwise_constraint = "";
+  std::string bias_constraint = "";
   std::string name = "";
 };
 LayerRef SeparableConv2D(int64_t filters, Pair kernel_size, SeparableConv2DOptions options = {});
@@ -86,6 +115,11 @@ struct Conv2DTransposeOptions {
   bool use_bias = true;
   std::string kernel_initializer = "glorot_uniform";
   std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
   std::string name = "";
 };
 LayerRef Conv2DTranspose(int64_t filters, Pair kernel_size, Conv2DTransposeOptions options = {});
@@ -113,6 +147,7 @@ LayerRef GlobalAveragePooling2D(GlobalPooling2DOptions options = {});
 LayerRef GlobalMaxPooling2D(GlobalPooling2DOptions options = {});
 
 LayerRef ZeroPadding2D(Padding2D padding = 1, std::string name = "");
+LayerRef Cropping2D(Padding2D cropping = 0, std::string name = "");
 
 struct UpSampling2DOptions {
   std::string interpolation = "nearest";  // or "bilinear"
@@ -128,16 +163,45 @@ struct ReLUOptions {
 };
 LayerRef ReLU(ReLUOptions options = {});
 LayerRef LeakyReLU(double negative_slope = 0.3, std::string name = "");
+LayerRef ELU(double alpha = 1, std::string name = "");
+LayerRef Softmax(int64_t axis = -1, std::string name = "");
+struct PReLUOptions {
+  std::string alpha_initializer = "zeros";
+  std::string alpha_regularizer = "";
+  std::string alpha_constraint = "";
+  std::vector<int64_t> shared_axes = {};  // 1 is the first behind the batch
+  std::string name = "";
+};
+LayerRef PReLU(PReLUOptions options = {});
 
 LayerRef Flatten(std::string name = "");
 // Samples in another shape; one dimension may be -1, whatever is left.
 LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
 LayerRef Dropout(double rate, std::string name = "");
+// Whole channels at once.
+LayerRef SpatialDropout1D(double rate, std::string name = "");
+LayerRef SpatialDropout2D(double rate, std::string name = "");
+LayerRef SpatialDropout3D(double rate, std::string name = "");
+// While training: plus normal noise; times normal noise around 1; dropout that keeps mean and
+// variance of what selu makes.
+LayerRef GaussianNoise(double stddev, std::string name = "");
+LayerRef GaussianDropout(double rate, std::string name = "");
+LayerRef AlphaDropout(double rate, std::string name = "");
+// Hands its input on, and adds l1 * sum(|x|) + l2 * sum(x^2), divided by the batch, to the loss.
+struct ActivityRegularizationOptions {
+  double l1 = 0;
+  double l2 = 0;
+  std::string name = "";
+};
+LayerRef ActivityRegularization(ActivityRegularizationOptions options = {});
 LayerRef Activation(std::string activation, std::string name = "");
 
 // Tokens to vectors: int32 (...) to (..., output_dim). Tokens lie in [0, input_dim).
 struct EmbeddingOptions {
   std::string embeddings_initializer = "uniform";
+  std::string embeddings_regularizer = "";
+  std::string embeddings_constraint = "";
+  bool mask_zero = false;  // token 0 is padding: masked
   std::string name = "";
 };
 LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions options = {});
@@ -163,8 +227,14 @@ LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
 
 struct LayerNormalizationOptions {
   double epsilon = 1e-3;
+  bool center = true;  // a beta
+  bool scale = true;   // a gamma
   std::string beta_initializer = "zeros";
   std::string gamma_initializer = "ones";
+  std::string beta_regularizer = "";
+  std::string gamma_regularizer = "";
+  std::string beta_constraint = "";
+  std::string gamma_constraint = "";
   std::string name = "";
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
@@ -181,9 +251,55 @@ struct BatchNormalizationOptions {
   std::string gamma_initializer = "ones";
   std::string moving_mean_initializer = "zeros";
   std::string moving_variance_initializer = "ones";
+  std::string beta_regularizer = "";
+  std::string gamma_regularizer = "";
+  std::string beta_constraint = "";
+  std::string gamma_constraint = "";
   std::string name = "";
 };
 LayerRef BatchNormalization(BatchNormalizationOptions options = {});
+
+// Channels in groups, each with mean 0 and variance 1 in each sample. groups -1: one each.
+struct GroupNormalizationOptions {
+  int64_t groups = 32;
+  int64_t axis = -1;
+  double epsilon = 1e-3;
+  bool center = true;
+  bool scale = true;
+  std::string beta_initializer = "zeros";
+  std::string gamma_initializer = "ones";
+  std::string beta_regularizer = "";
+  std::string gamma_regularizer = "";
+  std::string beta_constraint = "";
+  std::string gamma_constraint = "";
+  std::string name = "";
+};
+LayerRef GroupNormalization(GroupNormalizationOptions options = {});
+// x over the root of the mean of its squares along the axis, times a scale.
+struct RMSNormalizationOptions {
+  int64_t axis = -1;
+  double epsilon = 1e-6;
+  std::string name = "";
+};
+LayerRef RMSNormalization(RMSNormalizationOptions options = {});
+LayerRef UnitNormalization(int64_t axis = -1, std::string name = "");  // length 1 along the axis
+
+// "ab,bc->ac", "abc,cde->abde", "...x,xy->...y": the kernel's dimensions are those of its letters.
+// output_shape without the batch; 0 for a size that is the input's.
+struct EinsumDenseOptions {
+  std::string activation = "linear";
+  std::string bias_axes = "";  // letters of the output; "": no bias
+  std::string kernel_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
+  std::string name = "";
+};
+LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
+                     EinsumDenseOptions options = {});
 
 // Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
 // self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
@@ -194,10 +310,38 @@ struct MultiHeadAttentionOptions {
   bool use_causal_mask = false;  // Keras has it as an argument of the call
   std::string kernel_initializer = "glorot_uniform";
   std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
   std::string name = "";
 };
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim,
                             MultiHeadAttentionOptions options = {});
+
+// The same with fewer heads for keys and values: each is used by several heads of queries.
+struct GroupedQueryAttentionOptions {
+  double dropout = 0;
+  bool use_bias = true;
+  bool use_causal_mask = false;  // Keras has it as an argument of the call
+  std::string kernel_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
+  std::string name = "";
+};
+LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
+                               int64_t num_key_value_heads,
+                               GroupedQueryAttentionOptions options = {});
+inline LayerRef GroupQueryAttention(int64_t head_dim, int64_t num_query_heads,
+                                    int64_t num_key_value_heads,
+                                    GroupedQueryAttentionOptions options = {}) {
+  return GroupedQueryAttention(head_dim, num_query_heads, num_key_value_heads, std::move(options));
+}
 
 // Attention alone, on queries, keys and values that one Dense made: (T, 3 * D) to (T, D).
 struct PackedAttentionOptions {
@@ -206,13 +350,39 @@ struct PackedAttentionOptions {
 };
 LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options = {});
 
-LayerRef Add(std::string name = "");  // of two or more inputs of one shape
+// Of two or more inputs, of one shape or of shapes that broadcast; Subtract of two.
+LayerRef Add(std::string name = "");
+LayerRef Subtract(std::string name = "");
+LayerRef Multiply(std::string name = "");
+LayerRef Average(std::string name = "");
+LayerRef Maximum(std::string name = "");
+LayerRef Minimum(std::string name = "");
 LayerRef Concatenate(int64_t axis = -1, std::string name = "");
+// Products of two inputs, summed along one axis of each, counted with the batch as 0.
+struct DotOptions {
+  bool normalize = false;  // to length 1 along the axes first
+  std::string name = "";
+};
+LayerRef Dot(Pair axes, DotOptions options = {});
 
-// "linear", "relu", "relu6", "leaky_relu", "elu", "silu" or "swish", "softmax", "sigmoid", "tanh",
-// "gelu", "gelu_tanh": throws UserError listing them for anything else. "gelu" is exact, as in
-// Keras.
-void check_activation(const std::string& activation);
+LayerRef Permute(std::vector<int64_t> dims, std::string name = "");  // 1: first behind the batch
+LayerRef RepeatVector(int64_t n, std::string name = "");             // (F,) to (n, F)
+// Positions (T, F) whose features all equal mask_value are masked (docs/decisions/0014-masks.md).
+LayerRef Masking(double mask_value = 0, std::string name = "");
+LayerRef Identity(std::string name = "");
+// Any function of tensors with the batch as dimension 0, made of public op functions.
+using LambdaFunction = std::function<Tensor(const Tensors&)>;
+LayerRef Lambda(LambdaFunction function, std::string name = "");
+
+// Activations, by all of Keras's names, with its options behind them (model/spec.h): "relu",
+// "gelu" (exact), "gelu_tanh", "leaky_relu:0.1", "elu:alpha=0.5", "softmax:axis=1",
+// "threshold:threshold=0.5,value=0", ... The list is in activation.cc. Throws UserError listing
+// them for anything else, and for "glu", which halves an axis, unless any_shape.
+void check_activation(const std::string& activation, bool any_shape = false);
 Tensor activate(const std::string& activation, const Tensor& x);
+Shape activated_shape(const std::string& activation, Shape in);  // of one sample
+// Keras's relu: slope * (x - threshold) below the threshold, x above it, at most `most`.
+inline constexpr double kNoReluLimit = 1e30;
+Tensor general_relu(const Tensor& x, double slope, double most, double threshold);
 
 }  // namespace pl

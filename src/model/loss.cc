@@ -1,133 +1,197 @@
+// Losses: the one list, weights and reductions. Formulas are in loss_*.cc.
 #include "model/loss.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "model/loss_formulas.h"
 #include "op/functions.h"
-#include "op/recorder.h"
 
 namespace pl {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // Keras clips probabilities by it
+using formula::Call;
 
-// The operand of the softmax that made `y`, or undefined.
-Tensor logits_of(const Tensor& y) {
-  if (!y.is_symbol()) return {};
-  const Graph& graph = y.recorder()->graph();
-  const NodeId producer = graph.values[static_cast<size_t>(y.id())].producer;
-  if (producer < 0 || graph.nodes[static_cast<size_t>(producer)].op != "softmax") return {};
-  const ValueId in = graph.nodes[static_cast<size_t>(producer)].in[0];
-  return Tensor(graph.values[static_cast<size_t>(in)].meta, y.recorder(), in);
+struct Entry {
+  const char* name;
+  const char* short_name;  // Keras's, or ""
+  LossResult (*values)(const Call&);
+  const char* options;  // that it reads, separated by spaces
+};
+// The one list of losses.
+constexpr Entry kLosses[] = {
+    {"sparse_categorical_crossentropy", "", formula::sparse_categorical_crossentropy,
+     "axis ignore_class"},
+    {"categorical_crossentropy", "", formula::categorical_crossentropy, "axis label_smoothing"},
+    {"categorical_focal_crossentropy", "", formula::categorical_focal_crossentropy,
+     "alpha axis gamma label_smoothing"},
+    {"categorical_generalized_cross_entropy", "", formula::categorical_generalized_cross_entropy,
+     "axis q"},
+    {"binary_crossentropy", "bce", formula::binary_crossentropy, "label_smoothing"},
+    {"binary_focal_crossentropy", "", formula::binary_focal_crossentropy,
+     "alpha apply_class_balancing gamma label_smoothing"},
+    {"mean_squared_error", "mse", formula::mean_squared_error, ""},
+    {"mean_absolute_error", "mae", formula::mean_absolute_error, ""},
+    {"mean_absolute_percentage_error", "mape", formula::mean_absolute_percentage_error, ""},
+    {"mean_squared_logarithmic_error", "msle", formula::mean_squared_logarithmic_error, ""},
+    {"cosine_similarity", "", formula::cosine_similarity, "axis"},
+    {"huber", "", formula::huber, "delta"},
+    {"log_cosh", "logcosh", formula::log_cosh, ""},
+    {"kl_divergence", "kld", formula::kl_divergence, ""},
+    {"poisson", "", formula::poisson, ""},
+    {"hinge", "", formula::hinge, ""},
+    {"squared_hinge", "", formula::squared_hinge, ""},
+    {"categorical_hinge", "", formula::categorical_hinge, ""},
+    {"dice", "", formula::dice, "axis"},
+    {"tversky", "", formula::tversky, "alpha axis beta"},
+    {"circle", "", formula::circle, "gamma margin remove_diagonal"},
+};
+
+constexpr const char* kReductions[] = {"sum_over_batch_size", "mean", "sum",
+                                       "mean_with_sample_weight", "none"};
+
+// Keras takes names in both spellings: MeanSquaredError and mean_squared_error.
+const Entry* find_loss(const std::string& name) {
+  auto plain = [](std::string_view text) {
+    std::string out;
+    for (char c : text)
+      if (c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return out;
+  };
+  for (const Entry& entry : kLosses)
+    if (plain(name) == plain(entry.name) ||
+        (*entry.short_name && plain(name) == plain(entry.short_name)))
+      return &entry;
+  return nullptr;
 }
 
-// Losses are computed in float32 whatever the layers compute in.
-Tensor widened(const Tensor& x) { return x.defined() ? cast(x, wide(x.dtype())) : x; }
-
-// -sum over classes of target * log(clip(p / sum(p))), as Keras does for given probabilities.
-Tensor cross_entropy_of_probabilities(const Tensor& target, const Tensor& p) {
-  const Dtype dtype = p.dtype();
-  const Tensor normal = divide(p, reduce_sum(p, {-1}, true));
-  const Tensor clipped =
-      minimum(maximum(normal, fill(Shape{}, kEpsilon, dtype)), fill(Shape{}, 1 - kEpsilon, dtype));
-  return scale(reduce_sum(multiply(target, log(clipped)), {-1}), -1.0);
+const Entry& get_loss(const std::string& name) {
+  if (const Entry* entry = find_loss(name)) return *entry;
+  std::string known;
+  for (const Entry& entry : kLosses) known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  throw UserError("[compile] loss: expected one of " + known + ", received '" + name + "'");
 }
 
-// (B, ...) to (B,): the mean over a sample's positions.
+bool is_mean(const Loss& loss) {
+  return loss.reduction == "sum_over_batch_size" || loss.reduction == "mean";
+}
+
+Tensor sum_of(const Tensor& x) { return x.shape().rank() == 0 ? x : reduce_sum(x); }
+
+// a / b, and 0 where b is 0.
+Tensor divide_no_nan(const Tensor& a, const Tensor& b) {
+  const Tensor zero = equal_mask(b, fill(Shape{}, 0, b.dtype()));
+  return multiply(divide(a, add(b, zero)), scale(zero, -1, 1));
+}
+
+}  // namespace
+
+Loss loss_from_name(const std::string& name) { return {get_loss(name).name}; }
+
+void check_loss(const Loss& loss) {
+  if (std::find(std::begin(kReductions), std::end(kReductions), loss.reduction) ==
+      std::end(kReductions))
+    throw UserError("[compile] " + loss.name + ": expected reduction sum_over_batch_size, mean, " +
+                    "mean_with_sample_weight, sum or none, received '" + loss.reduction + "'");
+  if (loss.function) return;
+  const std::string known = " " + std::string(get_loss(loss.name).options) + " ";
+  for (const auto& [option, value] : loss.options.entries())
+    if (known.find(" " + option + " ") == std::string::npos)
+      throw UserError("[compile] " + loss.name + ": expected options among" + known + "received '" +
+                      option + "'");
+}
+
+namespace {
+
+bool is_sparse(const Loss& loss) {
+  return !loss.function && (loss.name == "sparse_categorical_crossentropy" ||
+                            loss.name == "categorical_generalized_cross_entropy");
+}
+
+// The axis of the classes in the shape of one sample.
+size_t class_axis(const Loss& loss, const Shape& prediction) {
+  const int64_t axis = loss.options.integer("axis", -1);
+  return static_cast<size_t>(axis < 0 ? axis + prediction.rank() : axis - 1);
+}
+
+}  // namespace
+
+int64_t target_classes(const Loss& loss, const Shape& prediction) {
+  if (!is_sparse(loss) || class_axis(loss, prediction) >= prediction.dims().size()) return 0;
+  return prediction.dims()[class_axis(loss, prediction)];
+}
+
+std::optional<Meta> target_meta(const Loss& loss, const Shape& prediction, Dtype dtype) {
+  if (loss.function) return std::nullopt;
+  if (loss.name == "circle") return Meta{Dtype::int32, Shape()};
+  if (is_sparse(loss)) {
+    std::vector<Dim> dims = prediction.dims();
+    const size_t axis = class_axis(loss, prediction);  // none: loss_values refuses it
+    if (axis < dims.size()) dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
+    return Meta{Dtype::int32, Shape(std::move(dims))};
+  }
+  return Meta{dtype, prediction};
+}
+
+bool needs_factor(const Loss& loss, bool weighted) {
+  const bool masked = !loss.function && loss.options.has("ignore_class");
+  return (weighted && loss.reduction == "mean_with_sample_weight") ||
+         (masked && loss.reduction != "sum" && loss.reduction != "none");
+}
+bool needs_binary(const Loss& loss) {
+  return !loss.function && (loss.name == "hinge" || loss.name == "squared_hinge");
+}
+
+LossResult loss_values(const Loss& loss, const Tensor& y_true, const Tensor& y_pred,
+                       const Tensor& binary) {
+  if (!loss.function) return get_loss(loss.name).values({loss, y_true, y_pred, binary});
+  return {loss.function(y_true, y_pred), {}, {}};
+}
+
 Tensor mean_of_positions(const Tensor& x) {
-  if (x.shape().rank() == 1) return x;
+  if (x.shape().rank() <= 1) return x;
   std::vector<int64_t> axes;
   for (int64_t axis = 1; axis < x.shape().rank(); ++axis) axes.push_back(axis);
   return reduce_mean(x, std::move(axes));
 }
 
-LossResult sparse_crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
-  const Tensor logits = widened(loss.from_logits ? y_pred : logits_of(y_pred));
-  if (logits.defined()) {
-    auto [loss_of_row, probs] = sparse_softmax_cross_entropy(logits, y_true);
-    return {mean_of_positions(loss_of_row), probs};
+Tensor times_weights(const Tensor& values, const Tensor& weights) {
+  const int rank = values.shape().rank();
+  std::vector<Dim> dims = weights.shape().dims();
+  while (static_cast<int>(dims.size()) > rank && dims.back() == 1) dims.pop_back();
+  while (static_cast<int>(dims.size()) < rank) dims.push_back(1);
+  return multiply(values, reshape(cast(weights, values.dtype()), std::move(dims)));
+}
+
+Tensor reduce_loss(const Loss& loss, const LossResult& result, const Tensor& sample_weight,
+                   const Tensor& factor) {
+  Tensor values = result.values;
+  // Over the whole batch already, as Dice is: Keras repeats it for each weight.
+  const bool whole = values.shape().rank() == 0;
+  if (whole && !sample_weight.defined()) return values;
+  if (whole)
+    values = multiply(values, cast(sample_weight, values.dtype()));
+  else if (sample_weight.defined())
+    values = times_weights(values, sample_weight);
+  if (result.mask.defined()) values = multiply(values, result.mask);
+  if (loss.reduction == "none") return values;
+  if (loss.reduction == "sum") return sum_of(values);
+  if (factor.defined()) return multiply(sum_of(values), factor);
+  const bool by_weights = !is_mean(loss) && sample_weight.defined();
+  if (by_weights) {
+    Tensor counted = cast(sample_weight, values.dtype());
+    if (result.mask.defined()) counted = times_weights(result.mask, counted);
+    return divide_no_nan(sum_of(values), sum_of(counted));
   }
-  const Tensor p = widened(y_pred);
-  const Tensor targets = one_hot(y_true, p.shape().back(), p.dtype());
-  return {mean_of_positions(cross_entropy_of_probabilities(targets, p)), p};
+  if (result.mask.defined()) return divide_no_nan(sum_of(values), sum_of(result.mask));
+  const double rows = static_cast<double>(values.shape()[0]);
+  return scale(reduce_sum(mean_of_positions(values)), 1.0 / rows);
 }
 
-LossResult crossentropy(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
-  const Tensor logits = widened(loss.from_logits ? y_pred : logits_of(y_pred));
-  if (logits.defined()) {
-    auto [loss_of_row, probs] = softmax_cross_entropy(logits, y_true);
-    return {mean_of_positions(loss_of_row), probs};
-  }
-  const Tensor p = widened(y_pred);
-  return {mean_of_positions(cross_entropy_of_probabilities(y_true, p)), p};
-}
-
-LossResult squared_error(const Loss&, const Tensor& y_true, const Tensor& y_pred) {
-  if (y_pred.shape().rank() > 2)
-    return {mean_of_positions(square(subtract(y_pred, y_true))), y_pred};
-  const Dim rows = y_pred.shape()[0];
-  const int64_t width = y_pred.shape().without_front().elements();
-  const Tensor prediction = widened(y_pred);
-  const Tensor error = reshape(square(subtract(prediction, y_true)), {rows, width});
-  return {scale(reduce_sum(error, {1}), 1.0 / static_cast<double>(width)), prediction};
-}
-
-struct Entry {
-  const char* name;
-  LossResult (*call)(const Loss&, const Tensor&, const Tensor&);
-};
-// The one list of losses.
-constexpr Entry kLosses[] = {
-    {"sparse_categorical_crossentropy", sparse_crossentropy},
-    {"categorical_crossentropy", crossentropy},
-    {"mean_squared_error", squared_error},
-};
-
-const Entry& find_loss(const std::string& name) {
-  std::string known;
-  for (const Entry& entry : kLosses) {
-    if (name == entry.name) return entry;
-    known += (known.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  throw UserError("[compile] loss: expected one of " + known + ", received '" + name + "'");
-}
-
-}  // namespace
-
-Loss loss_from_name(const std::string& name) {
-  const std::string full = name == "mse" ? "mean_squared_error" : name;
-  find_loss(full);
-  return {full};
-}
-
-Meta target_meta(const Loss& loss, const Shape& prediction, Dtype dtype) {
-  if (loss.name == "sparse_categorical_crossentropy") {
-    std::vector<Dim> dims = prediction.dims();
-    if (!dims.empty()) dims.pop_back();  // compute_loss refuses predictions without classes
-    return {Dtype::int32, Shape(std::move(dims))};
-  }
-  return {dtype, prediction};
-}
-
-LossResult compute_loss(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
-  if (loss.name != "mean_squared_error" && y_pred.shape().rank() < 2)
-    throw UserError("[compile] " + loss.name +
-                    ": expected predictions (batch, ..., classes), received " +
-                    y_pred.meta().text());
-  return find_loss(loss.name).call(loss, y_true, y_pred);
-}
-
-void check_metric(const std::string& metric) {
-  if (metric != "accuracy" && metric != "acc")
-    throw UserError("[compile] metrics: expected 'accuracy', received '" + metric + "'");
-}
-
-Tensor compute_metric(const std::string& metric, const Tensor& y_true, const Tensor& scores) {
-  check_metric(metric);
-  if (scores.shape().rank() < 2)
-    throw UserError("[compile] accuracy: expected predictions (batch, ..., classes), received " +
-                    scores.meta().text());
-  return mean_of_positions(y_true.dtype() == Dtype::int32
-                               ? sparse_categorical_accuracy(scores, y_true)
-                               : categorical_accuracy(scores, y_true));
+Tensor Loss::operator()(const Tensor& y_true, const Tensor& y_pred,
+                        const Tensor& sample_weight) const {
+  check_loss(*this);
+  return reduce_loss(*this, loss_values(*this, y_true, y_pred), sample_weight);
 }
 
 }  // namespace pl

@@ -6,11 +6,12 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/regularizer.h"
 #include "op/cast.h"
 #include "op/recorder.h"
+#include "op/scale.h"
 
 namespace pl {
-namespace {
 
 // Keras's rule: MaxPooling2D -> max_pooling2d, Conv2D -> conv2d, BatchNormalization ->
 // batch_normalization.
@@ -23,6 +24,25 @@ std::string snake_case(const std::string& kind) {
     out += upper ? static_cast<char>(kind[i] - 'A' + 'a') : kind[i];
   }
   return out;
+}
+
+namespace {
+
+std::string path_of(const Symbolic::Origin& origin) {
+  return origin.path.empty() ? origin.layer->name : origin.path;
+}
+
+// The user's name, or Keras's: input, input_1, ...
+std::string name_input(const std::string& given, const std::vector<std::string>& taken) {
+  auto free = [&](const std::string& name) {
+    return std::find(taken.begin(), taken.end(), name) == taken.end();
+  };
+  if (!given.empty() && !free(given))
+    throw UserError("[build] " + given +
+                    ": expected a name of its own for every input, received it twice");
+  std::string name = given.empty() ? "input" : given;
+  for (int n = 1; !free(name); ++n) name = "input_" + std::to_string(n);
+  return name;
 }
 
 }  // namespace
@@ -52,6 +72,7 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
       throw UserError("[build] expected Input() symbols as the network's inputs");
     slot[input.origin().get()] = static_cast<int>(inputs_.size());
     inputs_.push_back(input.shape());
+    input_names_.push_back(name_input(input.origin()->name, input_names_));
   }
   int slots = static_cast<int>(inputs_.size());
   std::map<const Layer*, std::vector<int>> weights_of;
@@ -59,7 +80,7 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
   // Depth first without recursion: deep networks must not exhaust the stack.
   std::vector<std::pair<Symbolic, size_t>> stack;
   std::vector<std::pair<Symbolic, int>> order;
-  for (const Symbolic& output : outputs) stack.emplace_back(output, 0);
+  for (size_t o = outputs.size(); o-- > 0;) stack.emplace_back(outputs[o], 0);
   while (!stack.empty()) {
     auto& [symbol, next] = stack.back();
     const auto* origin = symbol.origin().get();
@@ -73,24 +94,44 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
     } else {
       slot[origin] = slots++;
       order.emplace_back(symbol, slot[origin]);
-      layers.push_back(origin->layer);
+      if (origin->path.empty()) layers.push_back(origin->layer);
       stack.pop_back();
     }
   }
   name_layers(layers);
-  for (const auto& layer : layers) {
-    auto [at, fresh] = weights_of.emplace(layer.get(), std::vector<int>());
+  std::map<std::string, const Layer*> owner;
+  for (const auto& [symbol, out] : order) {
+    const Symbolic::Origin& origin = *symbol.origin();
+    auto [at, fresh] = weights_of.emplace(origin.layer.get(), std::vector<int>());
     if (!fresh) continue;
-    for (const Weight& weight : layer->weights()) {
-      at->second.push_back(weight.owner ? -1 : static_cast<int>(weights_.size()));
-      if (!weight.owner)
-        weights_.push_back(
-            {layer->name + "/" + weight.name, weight.shape, weight.initializer, weight.trainable});
+    const std::string path = path_of(origin);
+    if (!owner.emplace(path, origin.layer.get()).second)
+      throw UserError("[build] " + path +
+                      ": expected a path of its own for every layer, received it twice; name the "
+                      "models that are used as layers");
+    const std::vector<Weight>& weights = origin.layer->weights();
+    for (size_t w = 0; w < weights.size(); ++w) {
+      at->second.push_back(weights[w].owner ? -1 : static_cast<int>(weights_.size()));
+      if (!weights[w].owner)
+        weights_.push_back({.path = path + "/" + weights[w].name,
+                            .shape = weights[w].shape,
+                            .initializer = weights[w].initializer,
+                            .trainable = weights[w].trainable,
+                            .regularizer = weights[w].regularizer,
+                            .constraint = weights[w].constraint,
+                            .state = !weights[w].trainable,
+                            .layer = origin.layer,
+                            .index = w,
+                            .values = origin.values});
     }
   }
   for (const auto& [symbol, out] : order) {
     const auto& origin = *symbol.origin();
-    Call call{.layer = origin.layer, .out = out, .shape = origin.shape};
+    Call call{.layer = origin.layer,
+              .path = path_of(origin),
+              .out = out,
+              .shape = origin.shape,
+              .training = origin.training};
     for (const Symbolic& in : origin.in) call.in.push_back(slot.at(in.origin().get()));
     call.weights = weights_of.at(origin.layer.get());
     for (size_t w = 0; w < call.weights.size(); ++w) {
@@ -105,6 +146,33 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
     calls_.push_back(std::move(call));
   }
   for (const Symbolic& output : outputs) outputs_.push_back(slot.at(output.origin().get()));
+  settle_trainable();
+}
+
+void Network::settle_trainable() {
+  for (NetworkWeight& weight : weights_)
+    weight.trainable = !weight.state && weight.layer->trainable;
+  for (Call& call : calls_) call.trainable = call.layer->trainable;
+}
+
+void Network::forget_values() {
+  for (NetworkWeight& weight : weights_) weight.values.reset();
+}
+
+std::shared_ptr<Layer> Network::get_layer(const std::string& name) const {
+  std::shared_ptr<Layer> found;
+  std::string known;
+  for (const Call& call : calls_) {
+    if (call.path == name) return call.layer;
+    known += (known.empty() ? "" : ", ") + call.path;
+    if (call.layer->name != name) continue;
+    if (found && found != call.layer)
+      throw UserError("[get_layer] expected a path, received '" + name +
+                      "', which several layers are called; there are " + known);
+    found = call.layer;
+  }
+  if (!found) throw UserError("[get_layer] expected one of " + known + ", received '" + name + "'");
+  return found;
 }
 
 std::vector<Shape> Network::output_shapes() const {
@@ -118,10 +186,23 @@ std::vector<Shape> Network::output_shapes() const {
   return shapes;
 }
 
-int64_t Network::vocabulary() const {
+std::vector<std::string> Network::output_names() const {
+  std::vector<std::string> names;
+  std::map<std::string, int> used;
+  for (int slot : outputs_) {
+    const auto at = static_cast<size_t>(slot);
+    const std::string name =
+        at < inputs_.size() ? input_names_[at] : calls_[at - inputs_.size()].path;
+    const int before = used[name]++;
+    names.push_back(before == 0 ? name : name + "_" + std::to_string(before));
+  }
+  return names;
+}
+
+int64_t Network::vocabulary(size_t input) const {
   int64_t least = 0;
   for (const Call& call : calls_)
-    if (!call.in.empty() && call.in[0] == 0 && call.layer->vocabulary() > 0)
+    if (!call.in.empty() && call.in[0] == static_cast<int>(input) && call.layer->vocabulary() > 0)
       least = least == 0 ? call.layer->vocabulary() : std::min(least, call.layer->vocabulary());
   return least;
 }
@@ -133,43 +214,62 @@ int64_t Network::parameters() const {
 }
 
 Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
-                      const Tensor& step_params, Dtype compute) const {
+                      const Tensor& step_params, Dtype compute, NetworkNotes* notes) const {
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
         "operands of a network");
-  Tensors slots(inputs.size() + calls_.size());
+  Tensors slots(inputs.size() + calls_.size()), masks(slots.size());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   Recorder* recorder = inputs[0].recorder();
   Tensors narrow(weights.size());  // each weight is cast once a step
   auto cast_weight = [&](size_t w) {
     const bool kept = size_of(compute) >= size_of(weights[w].dtype()) ||
-                      weights[w].shape().rank() < 2 || !weights_[w].trainable;
+                      weights[w].shape().rank() < 2 || weights_[w].state;
     if (kept) return weights[w];
     if (!narrow[w].defined()) narrow[w] = cast(weights[w], compute);
     return narrow[w];
   };
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
-    Tensors in, own;
-    for (int slot : call.in) in.push_back(slots[static_cast<size_t>(slot)]);
-    PathScope scope(recorder, call.layer->name);
+    Tensors in, own, masks_in;
+    for (int slot : call.in) {
+      in.push_back(slots[static_cast<size_t>(slot)]);
+      masks_in.push_back(masks[static_cast<size_t>(slot)]);
+    }
+    PathScope scope(recorder, call.path);
     for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
-    const auto stream = static_cast<int64_t>(xxh3(call.layer->name + "#" + std::to_string(c)) >> 1);
-    slots[static_cast<size_t>(call.out)] =
-        call.layer->call({in, own, training, step_params, stream});
+    const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c)) >> 1);
+    const LayerCall made{
+        in, own, call.training.value_or(training), step_params, stream, call.trainable, masks_in};
+    const Tensor out = call.layer->call(made);
+    slots[static_cast<size_t>(call.out)] = out;
+    masks[static_cast<size_t>(call.out)] = call.layer->compute_mask(made);
+    if (notes && !call.layer->activity_regularizer.empty())
+      notes->losses.push_back(scale(penalty(call.layer->activity_regularizer, out),
+                                    1 / static_cast<double>(out.shape()[0])));
   }
   Tensors outputs;
-  for (int slot : outputs_) outputs.push_back(slots[static_cast<size_t>(slot)]);
+  for (int slot : outputs_) {
+    outputs.push_back(slots[static_cast<size_t>(slot)]);
+    if (notes) notes->masks.push_back(masks[static_cast<size_t>(slot)]);
+  }
   return outputs;
 }
 
-Network chain(const Shape& input, const std::vector<LayerRef>& layers) {
+Network chain(const Shape& input, const std::vector<LayerRef>& layers, const std::string& model) {
   if (layers.empty()) throw UserError("[build] expected at least one layer, received none");
   std::vector<std::shared_ptr<Layer>> list;
   for (const LayerRef& layer : layers) list.push_back(layer.get());
   name_layers(list);
   const Symbolic start = Input(input);
   Symbolic last = start;
-  for (const LayerRef& layer : layers) last = layer(last);
+  try {
+    for (const LayerRef& layer : layers) last = layer(last);
+  } catch (const UserError& error) {
+    constexpr std::string_view kStage = "[build] ";
+    const std::string text = error.what();
+    if (model.empty() || !text.starts_with(kStage)) throw;
+    throw UserError(std::string(kStage) + model + "/" + text.substr(kStage.size()));
+  }
   return Network({start}, {last});
 }
 

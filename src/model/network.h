@@ -15,7 +15,19 @@ struct NetworkWeight {
   std::string path;  // "conv2d/kernel"
   Shape shape;
   std::string initializer;
-  bool trainable;
+  bool trainable;  // the optimiser moves it
+  std::string regularizer = "";
+  std::string constraint = "";
+  bool state = false;                      // moved by its layer if at all, such as a moving average
+  std::shared_ptr<Layer> layer = nullptr;  // whose weights()[index] it is
+  size_t index = 0;
+  std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
+};
+
+// What a call of a network says beside its outputs.
+struct NetworkNotes {
+  Tensors masks;   // as the outputs; undefined where there is none
+  Tensors losses;  // scalars that layers add to the loss: activity regularizers
 };
 
 class Network {
@@ -23,10 +35,13 @@ class Network {
   // One call of a layer; operands and result are slots. Slots [0, inputs) are the network's inputs.
   struct Call {
     std::shared_ptr<Layer> layer;
+    std::string path;  // "dense", or "inner/dense" of a model used as a layer
     std::vector<int> in;
     int out;
-    Shape shape;               // of one sample of the result
-    std::vector<int> weights;  // into weights()
+    Shape shape;                        // of one sample of the result
+    std::vector<int> weights;           // into weights()
+    bool trainable = true;              // Layer::trainable as it was settled
+    std::optional<bool> training = {};  // runs in that mode whatever is asked for
   };
 
   Network() = default;
@@ -34,31 +49,47 @@ class Network {
 
   bool built() const { return !calls_.empty(); }
   const std::vector<Shape>& input_shapes() const { return inputs_; }
-  // Above 0: the first input is int32 tokens below it, for the layers that read it.
-  int64_t vocabulary() const;
+  const std::vector<std::string>& input_names() const { return input_names_; }
+  // Above 0: that input is int32 tokens below it, for the layers that read it.
+  int64_t vocabulary(size_t input = 0) const;
   const std::vector<Call>& calls() const { return calls_; }
   const std::vector<NetworkWeight>& weights() const { return weights_; }
+  const std::vector<int>& output_slots() const { return outputs_; }
   std::vector<Shape> output_shapes() const;
+  // Keras's names of outputs: their layers'; counted where one layer has several.
+  std::vector<std::string> output_names() const;
   int64_t parameters() const;
+  // Takes over what Layer::trainable says now.
+  void settle_trainable();
+  // Lets go of weights that existed when layers were called.
+  void forget_values();
+  // By path, or by a name that only one layer has. Throws UserError listing what there is.
+  std::shared_ptr<Layer> get_layer(const std::string& name) const;
 
   // Appends the forward pass to the trace that `inputs` belong to. `weights` as weights(). Where
   // `compute` is narrower than the variables, layers get cast matrices and filters; vectors
   // (biases, scales, statistics) stay as they are: ops add them before they round.
   Tensors call(const Tensors& inputs, const Tensors& weights, bool training,
-               const Tensor& step_params, Dtype compute) const;
+               const Tensor& step_params, Dtype compute, NetworkNotes* notes = nullptr) const;
 
  private:
   std::vector<Shape> inputs_;
+  std::vector<std::string> input_names_;
   std::vector<Call> calls_;
   std::vector<int> outputs_;
   std::vector<NetworkWeight> weights_;
 };
 
+// Keras's name for a kind of layer: MaxPooling2D to max_pooling2d.
+std::string snake_case(const std::string& kind);
+
 // Gives unnamed layers Keras's names: conv2d, conv2d_1, max_pooling2d, ... Throws UserError on a
 // name used for two different layers.
 void name_layers(const std::vector<std::shared_ptr<Layer>>& layers);
 
-// A chain of layers on one input; names are given first, so that a shape error names the layer.
-Network chain(const Shape& input, const std::vector<LayerRef>& layers);
+// A chain of layers on one input; names are given first, so that a shape error names the layer, and
+// the model before it where that has a name.
+Network chain(const Shape& input, const std::vector<LayerRef>& layers,
+              const std::string& model = "");
 
 }  // namespace pl

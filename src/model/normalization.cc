@@ -1,6 +1,6 @@
 #include "base/error.h"
-#include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 #include "op/recorder.h"
 
@@ -14,11 +14,12 @@ class LayerNormalizationLayer final : public Layer {
     if (!(options_.epsilon > 0 && options_.epsilon < 1))
       throw UserError("[LayerNormalization] epsilon: expected a number between 0 and 1, received " +
                       std::to_string(options_.epsilon));
-    check_initializer(options_.beta_initializer);
-    check_initializer(options_.gamma_initializer);
+    check_rules(gamma_rules(options_));
+    check_rules(beta_rules(options_));
     name = options_.name;
   }
   const char* kind() const override { return "LayerNormalization"; }
+  bool supports_masking() const override { return true; }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 1)
@@ -29,13 +30,20 @@ class LayerNormalizationLayer final : public Layer {
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " features as in its first call, received " + in[0].text());
     if (weights_.empty()) {
-      add_weight("gamma", features, options_.gamma_initializer);
-      add_weight("beta", features, options_.beta_initializer);
+      if (options_.scale) add_weight("gamma", features, gamma_rules(options_));
+      if (options_.center) add_weight("beta", features, beta_rules(options_));
     }
     return in[0];
   }
   Tensor call(const LayerCall& call) const override {
-    return layer_norm(call.in[0], call.weights[0], call.weights[1], options_.epsilon).y;
+    const Tensor& x = call.in[0];
+    const Shape features{x.shape().back()};
+    size_t next = 0;
+    auto parameter = [&](bool exists, double otherwise) {
+      return exists ? call.weights[next++] : fill(features, otherwise, wide(x.dtype()));
+    };
+    const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
+    return layer_norm(x, gamma, beta, options_.epsilon).y;
   }
 
  private:
@@ -56,13 +64,14 @@ class BatchNormalizationLayer final : public Layer {
                    "from 0 to 1");
     expect_between("epsilon", options_.epsilon, options_.epsilon > 0 && options_.epsilon < 1,
                    "between 0 and 1");
-    for (const auto* initializer :
-         {&options_.beta_initializer, &options_.gamma_initializer,
-          &options_.moving_mean_initializer, &options_.moving_variance_initializer})
-      check_initializer(*initializer);
+    check_rules(gamma_rules(options_));
+    check_rules(beta_rules(options_));
+    check_initializer(options_.moving_mean_initializer);
+    check_initializer(options_.moving_variance_initializer);
     name = options_.name;
   }
   const char* kind() const override { return "BatchNormalization"; }
+  bool supports_masking() const override { return true; }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 1)
@@ -77,8 +86,8 @@ class BatchNormalizationLayer final : public Layer {
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " channels as in its first call, received " + in[0].text());
     if (weights_.empty()) {
-      if (options_.scale) add_weight("gamma", channels, options_.gamma_initializer);
-      if (options_.center) add_weight("beta", channels, options_.beta_initializer);
+      if (options_.scale) add_weight("gamma", channels, gamma_rules(options_));
+      if (options_.center) add_weight("beta", channels, beta_rules(options_));
       add_weight("moving_mean", channels, options_.moving_mean_initializer, false);
       add_weight("moving_variance", channels, options_.moving_variance_initializer, false);
     }
@@ -87,13 +96,18 @@ class BatchNormalizationLayer final : public Layer {
 
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
+    if (call.training && call.mask(0).defined())
+      throw UserError(
+          "[BatchNormalization] expected an input without a mask while training, received one; "
+          "moments of masked batches are not built: use LayerNormalization");
     size_t next = 0;
     auto parameter = [&](bool exists, double otherwise) {
       return exists ? call.weights[next++] : fill(Shape{x.shape().back()}, otherwise, x.dtype());
     };
     const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
     const Tensor &moving_mean = call.weights[next], &moving_variance = call.weights[next + 1];
-    if (!call.training)
+    // Frozen, it runs as in inference: Keras's rule.
+    if (!call.training || !call.trainable)
       return batch_norm_apply(x, moving_mean, moving_variance, gamma, beta, options_.epsilon);
     const BatchNormResult result = batch_norm(x, gamma, beta, options_.epsilon);
     // A layer that is called twice moves them twice.

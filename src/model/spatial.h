@@ -16,6 +16,9 @@ void expect_padding(const char* layer, const std::string& padding);  // 'valid' 
 // The one input, an image; throws UserError "expected ..., received ..." for anything else.
 const Shape& expect_image(const std::vector<Shape>& in);
 
+// The largest window in the middle of images (B, H, W, C) with the shape of `size`.
+Tensor crop_to_ratio(const Tensor& x, const std::array<int64_t, 2>& size);
+
 std::vector<int64_t> list_of(const Pair& pair);
 std::string text_of(const Pair& pair);  // "3x3"
 

@@ -12,7 +12,7 @@ namespace pl::cpu {
 template <class T>
 T adam_rate(const void* step_params, double beta_1, double beta_2) {
   const auto& params = *static_cast<const StepParams*>(step_params);
-  const double t = static_cast<double>(params.step);
+  const double t = static_cast<double>(params.updates());
   // By way of double, so that the power is rounded once, whatever the C library.
   auto power = [&](double beta) {
     return static_cast<T>(std::pow(static_cast<double>(static_cast<T>(beta)), t));

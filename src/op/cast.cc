@@ -14,8 +14,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("cast", 1, 1, in, attrs);
   const Dtype to = dtype_attr("cast", attrs);
   if (!castable(in[0].dtype) || !castable(to))
-    reject("cast", "dtypes among float32, float64, bfloat16, int32, int64, uint8 and bool", in,
-           attrs);
+    reject("cast", "dtypes among floats, int32, int64, uint8 and bool", in, attrs);
   return checked("cast", {{to, in[0].shape}});
 }
 

@@ -13,6 +13,7 @@
 #include "op/causal_mask.h"
 #include "op/clipped_relu.h"
 #include "op/concatenate.h"
+#include "op/constrain.h"
 #include "op/conv2d.h"
 #include "op/conv2d_pool.h"
 #include "op/dropout.h"
@@ -24,6 +25,7 @@
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
+#include "op/log_softmax.h"
 #include "op/lstm.h"
 #include "op/matmul.h"
 #include "op/max_pool.h"
@@ -34,17 +36,22 @@
 #include "op/pad.h"
 #include "op/place_rows.h"
 #include "op/pointwise.h"
+#include "op/random.h"
+#include "op/random_image.h"
 #include "op/recurrent_weight_gradient.h"
 #include "op/reduce.h"
 #include "op/relu.h"
 #include "op/relu_bits.h"
 #include "op/reshape.h"
+#include "op/resize.h"
 #include "op/scale.h"
 #include "op/sgd.h"
 #include "op/simple_rnn.h"
 #include "op/softmax.h"
 #include "op/softmax_cross_entropy.h"
+#include "op/sparsemax.h"
 #include "op/transpose.h"
+#include "op/update.h"
 #include "op/upsample.h"
 
 namespace pl {
@@ -85,6 +92,11 @@ std::span<const Op* const> catalogue() {
       &kAvgPoolGradient,
       &kUpsample,
       &kUpsampleGradient,
+      &kResize,
+      &kResizeGradient,
+      &kRandomImage,
+      &kRandomImageGradient,
+      &kRandom,
       &kMaxPool,
       &kMaxPoolGradient,
       &kConv2dPool,
@@ -104,6 +116,9 @@ std::span<const Op* const> catalogue() {
       &kSgd,
       &kSgdMomentum,
       &kAdam,
+      &kUpdate,
+      &kSumSquares,
+      &kConstrain,
       &kAccumulate,
       &kAssign,
       &kOwnRows,
@@ -126,6 +141,7 @@ std::span<const Op* const> catalogue() {
       &kSigmoid,
       &kAbs,
       &kSign,
+      &kSoftplus,
       &kScale,
       &kFusedPointwise,
       &kReduceSum,
@@ -138,6 +154,8 @@ std::span<const Op* const> catalogue() {
       &kBroadcastTo,
       &kSoftmax,
       &kSoftmaxGradient,
+      &kLogSoftmax,
+      &kSparsemax,
       &kDropout,
       &kDropoutGradient,
       &kSparseCategoricalAccuracy,

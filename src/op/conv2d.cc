@@ -38,7 +38,7 @@ void expect_floats(const char* op, const Metas& in, const Attrs& attrs) {
   for (size_t i = 0; i < in.size(); ++i) {
     const Dtype wanted = i < 2 ? in[0].dtype : wide(in[0].dtype);  // a bias stays float32
     if (!is_real(in[i].dtype) || in[i].dtype != wanted)
-      reject(op, "one floating dtype (of a bias: float32 beside bfloat16)", in, attrs);
+      reject(op, "one floating dtype (of a bias: float32 beside 16 bits)", in, attrs);
   }
 }
 RowMask wide_operands(const Attrs&, size_t) { return 0b100; }

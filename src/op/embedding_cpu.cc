@@ -119,7 +119,8 @@ std::unique_ptr<Kernel> embedding_reference(const PrepareCall& call) {
 std::unique_ptr<Kernel> embedding_gradient_reference(const PrepareCall& call) {
   return dispatch_float(call.out[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
     if (call.in.back().dtype == call.out[0].dtype) return gradient<T, T>(call);
-    if constexpr (std::is_same_v<T, float>) return gradient<Bfloat16, float>(call);
+    if constexpr (std::is_same_v<T, float>)
+      if (call.in.back().dtype == Dtype::bfloat16) return gradient<Bfloat16, float>(call);
     return nullptr;
   });
 }

@@ -16,6 +16,7 @@
 #include "op/kernel.h"
 #include "op/pointwise_math.h"
 #include "op/step_params.h"
+#include "op/tile_run.h"
 #include "op/widen.h"
 
 namespace pl::cpu {
@@ -223,6 +224,8 @@ void run_tile_plain_one(const TileInstruction& made, const T* a, T* y, Dim count
       return unary.template operator()<Unary::abs>();
     case TileOp::sign:
       return unary.template operator()<Unary::sign>();
+    case TileOp::softplus:
+      return unary.template operator()<Unary::softplus>();
     case TileOp::scale:
       return each(a, y, count, [=](T p) { return p * x + offset; });
     case TileOp::relu:
@@ -234,6 +237,8 @@ void run_tile_plain_one(const TileInstruction& made, const T* a, T* y, Dim count
   }
 }
 
+}  // namespace
+
 template <class T>
 void run_tile_plain(const TileInstruction& made, const T* a, const T* b, T* y, Dim count) {
   if (operands_of(made.op) == 2)
@@ -241,6 +246,10 @@ void run_tile_plain(const TileInstruction& made, const T* a, const T* b, T* y, D
   else
     run_tile_plain_one(made, a, y, count);
 }
+template void run_tile_plain(const TileInstruction&, const float*, const float*, float*, Dim);
+template void run_tile_plain(const TileInstruction&, const double*, const double*, double*, Dim);
+
+namespace {
 
 // Everything that the tiles of one call share.
 template <class T>

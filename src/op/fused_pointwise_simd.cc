@@ -123,6 +123,8 @@ void run_tile_simd(const TileInstruction& made, const float* a, const float* b, 
       return unary_tile(Unary::tanh, a, y, count);
     case TileOp::sigmoid:
       return unary_tile(Unary::sigmoid, a, y, count);
+    case TileOp::softplus:
+      return unary_tile(Unary::softplus, a, y, count);
     case TileOp::log:
       for (Dim i = 0; i < count; ++i) y[i] = std::log(a[i]);
       return;

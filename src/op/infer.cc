@@ -22,7 +22,7 @@ void expect_operands(const char* op, size_t least, size_t most, const Metas& in,
 
 void expect_one_real(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 1, 1, in, attrs);
-  if (!is_real(in[0].dtype)) reject(op, "a float32, float64 or bfloat16 tensor", in, attrs);
+  if (!is_real(in[0].dtype)) reject(op, "a tensor of a floating dtype", in, attrs);
 }
 
 Metas checked(const char* op, Metas out) {

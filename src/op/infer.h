@@ -15,9 +15,10 @@ namespace pl {
 void expect_operands(const char* op, size_t least, size_t most, const Metas& in,
                      const Attrs& attrs);
 
-// What ops compute with. bfloat16 is stored alone: kernels widen it (op/widen.cc).
+// What ops compute with. 16-bit floats are stored alone: kernels widen them (op/widen.cc).
 inline bool is_real(Dtype dtype) {
-  return dtype == Dtype::float32 || dtype == Dtype::float64 || dtype == Dtype::bfloat16;
+  return dtype == Dtype::float32 || dtype == Dtype::float64 || dtype == Dtype::bfloat16 ||
+         dtype == Dtype::float16;
 }
 inline bool is_number(Dtype dtype) {
   return is_real(dtype) || dtype == Dtype::int32 || dtype == Dtype::int64;

@@ -22,7 +22,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
                      b.text() + " " + attrs.print());
   };
   if (a.shape.rank() < 2 || b.shape.rank() < 2) throw bad("two matrices");
-  if (a.dtype != b.dtype || !is_real(a.dtype)) throw bad("one dtype, float32, float64 or bfloat16");
+  if (a.dtype != b.dtype || !is_real(a.dtype)) throw bad("one floating dtype");
   checked("matmul", {a, b});
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
   const bool sums = ta && !tb && (a.shape.rank() > 2 || b.shape.rank() > 2);

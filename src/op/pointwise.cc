@@ -12,7 +12,7 @@ constexpr const char* kBinaryNames[] = {"add",        "subtract",     "multiply"
                                         "divide",     "maximum",      "minimum",
                                         "equal_mask", "greater_mask", "greater_equal_mask"};
 constexpr const char* kUnaryNames[] = {"negative", "exp",     "log", "sqrt", "square",
-                                       "tanh",     "sigmoid", "abs", "sign"};
+                                       "tanh",     "sigmoid", "abs", "sign", "softplus"};
 constexpr const char* name_of(Binary kind) { return kBinaryNames[static_cast<int>(kind)]; }
 constexpr const char* name_of(Unary kind) { return kUnaryNames[static_cast<int>(kind)]; }
 
@@ -122,6 +122,7 @@ Tensors gradient_unary(const GradientCall& call) {
   if constexpr (kind == Unary::tanh) return {multiply(dy, scale(square(y), -1, 1))};
   if constexpr (kind == Unary::sigmoid) return {multiply(dy, multiply(y, scale(y, -1, 1)))};
   if constexpr (kind == Unary::abs) return {multiply(dy, sign(x))};
+  if constexpr (kind == Unary::softplus) return {multiply(dy, sigmoid(x))};
 }
 
 Cost cost_cheap(const Metas& in, const Metas& out, const Attrs&) { return pointwise_cost(in, out); }
@@ -233,6 +234,7 @@ constinit const Op kTanh = unary_op<Unary::tanh>("hyperbolic tangent", true);
 constinit const Op kSigmoid = unary_op<Unary::sigmoid>("1 / (1 + e to the -x)", true);
 constinit const Op kAbs = unary_op<Unary::abs>("absolute value");
 constinit const Op kSign = unary_op<Unary::sign>("-1, 0 or 1");
+constinit const Op kSoftplus = unary_op<Unary::softplus>("log(1 + e to the x)", true);
 
 Tensor add(const Tensor& a, const Tensor& b) { return binary(kAdd, a, b); }
 Tensor subtract(const Tensor& a, const Tensor& b) { return binary(kSubtract, a, b); }
@@ -255,5 +257,6 @@ Tensor tanh(const Tensor& x) { return apply(kTanh, {x})[0]; }
 Tensor sigmoid(const Tensor& x) { return apply(kSigmoid, {x})[0]; }
 Tensor abs(const Tensor& x) { return apply(kAbs, {x})[0]; }
 Tensor sign(const Tensor& x) { return apply(kSign, {x})[0]; }
+Tensor softplus(const Tensor& x) { return apply(kSoftplus, {x})[0]; }
 
 }  // namespace pl

@@ -18,11 +18,22 @@ enum class Binary : uint8_t {
   greater_mask,        // 1 where a > b
   greater_equal_mask,  // 1 where a >= b
 };
-enum class Unary : uint8_t { negative, exp, log, sqrt, square, tanh, sigmoid, abs, sign };
+enum class Unary : uint8_t {
+  negative,
+  exp,
+  log,
+  sqrt,
+  square,
+  tanh,
+  sigmoid,
+  abs,
+  sign,
+  softplus,
+};
 
 extern const Op kAdd, kSubtract, kMultiply, kDivide, kMaximum, kMinimum;
 extern const Op kEqualMask, kGreaterMask, kGreaterEqualMask;
-extern const Op kNegative, kExp, kLog, kSqrt, kSquare, kTanh, kSigmoid, kAbs, kSign;
+extern const Op kNegative, kExp, kLog, kSqrt, kSquare, kTanh, kSigmoid, kAbs, kSign, kSoftplus;
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
@@ -43,11 +54,12 @@ Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor abs(const Tensor& x);
 Tensor sign(const Tensor& x);
+Tensor softplus(const Tensor& x);  // log(1 + e to the x), without overflow
 
 namespace cpu {
-// What unary_simd runs, on `count` elements; y may be x. exp, tanh and sigmoid only.
+// What unary_simd runs, on `count` elements; y may be x. exp, tanh, sigmoid and softplus only.
 void unary_tile(Unary kind, const float* x, float* y, Dim count);
-// exp, tanh and sigmoid; null for the others.
+// exp, tanh, sigmoid and softplus; null for the others.
 std::unique_ptr<Kernel> unary_simd(const PrepareCall&, Unary kind);
 template <Unary kind>
 std::unique_ptr<Kernel> unary_simd(const PrepareCall& call) {

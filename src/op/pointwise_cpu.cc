@@ -11,7 +11,8 @@ namespace pl::cpu {
 namespace {
 
 constexpr bool is_dear(Unary kind) {
-  return kind == Unary::exp || kind == Unary::log || kind == Unary::tanh || kind == Unary::sigmoid;
+  return kind == Unary::exp || kind == Unary::log || kind == Unary::tanh ||
+         kind == Unary::sigmoid || kind == Unary::softplus;
 }
 
 template <Binary kind, class T>
@@ -107,5 +108,6 @@ template std::unique_ptr<Kernel> unary_reference<Unary::tanh>(const PrepareCall&
 template std::unique_ptr<Kernel> unary_reference<Unary::sigmoid>(const PrepareCall&);
 template std::unique_ptr<Kernel> unary_reference<Unary::abs>(const PrepareCall&);
 template std::unique_ptr<Kernel> unary_reference<Unary::sign>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::softplus>(const PrepareCall&);
 
 }  // namespace pl::cpu

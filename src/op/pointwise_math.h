@@ -38,6 +38,8 @@ T compute(T x) {
   if constexpr (kind == Unary::tanh) return std::tanh(x);
   if constexpr (kind == Unary::abs) return std::fabs(x);
   if constexpr (kind == Unary::sign) return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
+  if constexpr (kind == Unary::softplus)
+    return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
   if constexpr (kind == Unary::sigmoid) {
     // The exponent is never positive, so nothing overflows.
     const T e = std::exp(-std::fabs(x));

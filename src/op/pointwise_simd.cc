@@ -20,6 +20,7 @@ HWY_INLINE FloatVector compute(FloatVector x) {
   if constexpr (kind == Unary::exp) return exp_of(x);
   if constexpr (kind == Unary::tanh) return tanh_of(x);
   if constexpr (kind == Unary::sigmoid) return sigmoid_of(x);
+  if constexpr (kind == Unary::softplus) return softplus_of(x);
 }
 
 template <Unary kind>
@@ -36,6 +37,8 @@ void unary_row(Unary kind, const float* x, float* y, Dim count) {
       return function_row<Unary::exp>(x, y, count);
     case Unary::tanh:
       return function_row<Unary::tanh>(x, y, count);
+    case Unary::softplus:
+      return function_row<Unary::softplus>(x, y, count);
     default:
       return function_row<Unary::sigmoid>(x, y, count);
   }
@@ -54,7 +57,8 @@ void unary_tile(Unary kind, const float* x, float* y, Dim count) {
 }
 
 std::unique_ptr<Kernel> unary_simd(const PrepareCall& call, Unary kind) {
-  const bool known = kind == Unary::exp || kind == Unary::tanh || kind == Unary::sigmoid;
+  const bool known = kind == Unary::exp || kind == Unary::tanh || kind == Unary::sigmoid ||
+                     kind == Unary::softplus;
   if (call.out[0].dtype != Dtype::float32 || !known) return nullptr;
   const Dim total = call.out[0].elements();
   const int threads = call.backend.threads();

@@ -134,3 +134,16 @@ HWY_INLINE FloatVector tanh_of(FloatVector x) {
   const auto far = hn::Sub(one, hn::Div(two, hn::Add(e, one)));
   return hn::IfThenElse(hn::Lt(size, hn::Set(d, 0.625f)), near, hn::CopySign(far, x));
 }
+
+// max(x, 0) + log(1 + e), e = e to the -|x| in (0, 1]. With s = e / (2 + e), at most 1/3, the
+// logarithm is 2 s (1 + s^2 / 3 + s^4 / 5 + ...).
+HWY_INLINE FloatVector softplus_of(FloatVector x) {
+  const Floats d;
+  const auto two = hn::Set(d, 2.0f), zero = hn::Zero(d);
+  const auto e = exp_of(hn::Neg(hn::Abs(x)));
+  const auto s = hn::Div(e, hn::Add(e, two)), square = hn::Mul(s, s);
+  constexpr float kCoefficients[] = {1.0f / 15, 1.0f / 13, 1.0f / 11, 1.0f / 9,
+                                     1.0f / 7,  1.0f / 5,  1.0f / 3,  1.0f};
+  const auto log = hn::Mul(hn::Mul(two, s), polynomial(square, kCoefficients));
+  return hn::Add(hn::IfThenElse(hn::Lt(x, zero), zero, x), log);
+}

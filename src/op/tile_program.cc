@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "op/tile_run.h"
+
 namespace pl {
 namespace {
 
@@ -34,6 +36,7 @@ constexpr TileOpInfo kInfos[] = {
     {"sigmoid", 1, 20},
     {"abs", 1, 1},
     {"sign", 1, 1},
+    {"softplus", 1, 20},
     {"scale", 1, 2, {"factor", "offset"}},
     {"relu", 1, 1},
     {"relu_gradient", 2, 1},
@@ -107,7 +110,7 @@ bool parse_instruction(std::string_view text, int values, TileInstruction& made)
 }
 
 // Operands of other dtypes are operands of the node, and of nothing else.
-bool well_typed(const TileProgram& program) {
+bool well_typed(const TileProgram& program, bool reads_all) {
   std::vector<bool> plain(static_cast<size_t>(program.operands), false), other = plain;
   for (const TileInstruction& made : program.code) {
     auto use = [&](int id, bool is_other) {
@@ -120,7 +123,7 @@ bool well_typed(const TileProgram& program) {
       return false;
   }
   for (size_t i = 0; i < plain.size(); ++i)
-    if (plain[i] == other[i]) return false;  // both, or not read at all
+    if (plain[i] ? other[i] : reads_all && !other[i]) return false;  // both, or not read at all
   return true;
 }
 
@@ -161,9 +164,10 @@ std::string print(const TileProgram& program) {
   return text;
 }
 
-std::optional<TileProgram> parse_tile_program(const std::string& text, int operands) {
+std::optional<TileProgram> parse_tile_program(const std::string& text, int operands,
+                                              const TileBounds& bounds) {
   TileProgram program{.operands = operands};
-  if (operands < 1 || operands > kMostTileOperands) return std::nullopt;
+  if (operands < 1 || operands > bounds.operands) return std::nullopt;
   std::string_view rest = text;
   if (!text.empty() && text.back() == ';') return std::nullopt;
   while (!rest.empty()) {
@@ -174,9 +178,14 @@ std::optional<TileProgram> parse_tile_program(const std::string& text, int opera
       return std::nullopt;
     rest.remove_prefix(std::min(rest.size(), end + 1));
   }
-  if (program.code.empty() || !well_typed(program) || registers_of(program) > kMostTileRegisters)
+  if ((program.code.empty() && bounds.reads_all) || !well_typed(program, bounds.reads_all) ||
+      registers_of(program) > bounds.registers)
     return std::nullopt;
   return program;
+}
+
+std::optional<TileProgram> parse_tile_program(const std::string& text, int operands) {
+  return parse_tile_program(text, operands, TileBounds{});
 }
 
 int registers_of(const TileProgram& program) {

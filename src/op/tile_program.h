@@ -34,6 +34,7 @@ enum class TileOp : uint8_t {
   sigmoid,
   abs,
   sign,
+  softplus,
   scale,
   relu,
   relu_gradient,

@@ -16,7 +16,9 @@ constexpr Dim kPiece = 6144;          // elements of all operands together: a co
 constexpr Dim kSamples = 768 * 1024;  // of whole samples: what the shared cache holds
 constexpr Bytes kLine = 64;
 
-bool narrow(const Meta& meta) { return meta.dtype == Dtype::bfloat16; }
+bool narrow(const Meta& meta) {
+  return meta.dtype == Dtype::bfloat16 || meta.dtype == Dtype::float16;
+}
 
 // The call in float32.
 struct WideCall {
@@ -31,7 +33,8 @@ Metas widen(Metas metas) {
 
 std::optional<WideCall> wide_call(const Op& op, const Metas& in, const Attrs& attrs) {
   WideCall call{widen(in), {}, attrs};
-  if (attrs.has("dtype") && attrs.text("dtype") == name_of(Dtype::bfloat16))
+  if (attrs.has("dtype") && (attrs.text("dtype") == name_of(Dtype::bfloat16) ||
+                             attrs.text("dtype") == name_of(Dtype::float16)))
     call.attrs.set("dtype", std::string(name_of(Dtype::float32)));
   try {
     call.out = op.infer(call.in, call.attrs);
@@ -45,6 +48,7 @@ std::optional<WideCall> wide_call(const Op& op, const Metas& in, const Attrs& at
 struct Place {
   Bytes at = -1;
   Dim elements = 0;
+  Dtype dtype = Dtype::bfloat16;  // of the operand, if it needs one
 };
 
 // Places for what is narrow, from `end` on. An output that may take an input's place does.
@@ -52,6 +56,7 @@ void lay_out(const Op& op, const Metas& in, const Metas& out, const Metas& wide_
              const Metas& wide_out, std::vector<Place>& ins, std::vector<Place>& outs, Bytes& end) {
   auto add = [&](const Metas& metas, const Metas& wide_metas, size_t i, Place& place) {
     place.elements = wide_metas[i].elements();
+    place.dtype = metas[i].dtype;
     if (!narrow(metas[i]) || place.at >= 0) return;
     place.at = end;
     end = align_up(end + wide_metas[i].bytes(), kLine);
@@ -69,11 +74,23 @@ void lay_out(const Op& op, const Metas& in, const Metas& out, const Metas& wide_
   for (size_t o = 0; o < out.size(); ++o) add(out, wide_out, o, outs[o]);
 }
 
-template <class From, class To>
-void convert_all(int threads, const From* from, To* to, Dim count) {
+void widen_all(int threads, const Place& place, const void* from, float* to, Dim count) {
   parallel_ranges(
       threads, count, count,
-      [&](Dim begin, Dim end) { convert_range(from + begin, to + begin, end - begin); }, kLine);
+      [&](Dim begin, Dim end) {
+        widen_range(place.dtype, static_cast<const uint16_t*>(from) + begin, to + begin,
+                    end - begin);
+      },
+      kLine);
+}
+
+void narrow_all(int threads, const Place& place, const float* from, void* to, Dim count) {
+  parallel_ranges(
+      threads, count, count,
+      [&](Dim begin, Dim end) {
+        narrow_range(place.dtype, from + begin, static_cast<uint16_t*>(to) + begin, end - begin);
+      },
+      kLine);
 }
 
 // The whole call at once.
@@ -97,15 +114,14 @@ class Whole final : public Kernel {
     for (size_t i = 0; i < in_.size(); ++i) {
       ins_[i] = in_[i].at < 0 ? in[i] : base + in_[i].at;
       if (in_[i].at >= 0)
-        convert_all(threads_, static_cast<const Bfloat16*>(in[i]), static_cast<float*>(ins_[i]),
-                    in_[i].elements);
+        widen_all(threads_, in_[i], in[i], static_cast<float*>(ins_[i]), in_[i].elements);
     }
     for (size_t o = 0; o < out_.size(); ++o) outs_[o] = out_[o].at < 0 ? out[o] : base + out_[o].at;
     inner_->run(ins_.data(), outs_.data(), workspace);
     for (size_t o = 0; o < out_.size(); ++o)
       if (out_[o].at >= 0)
-        convert_all(threads_, static_cast<const float*>(outs_[o]), static_cast<Bfloat16*>(out[o]),
-                    out_[o].elements);
+        narrow_all(threads_, out_[o], static_cast<const float*>(outs_[o]), out[o],
+                   out_[o].elements);
   }
 
  private:
@@ -255,8 +271,8 @@ class Pieces final : public Kernel {
     }
     for (size_t i = 0; i < in_.size(); ++i)  // what belongs to all rows, once
       if (in_[i].at >= 0 && cut_.in[i] == 0)
-        convert_all(threads_, static_cast<const Bfloat16*>(in[i]),
-                    reinterpret_cast<float*>(spaces + in_[i].at), in_[i].elements);
+        widen_all(threads_, in_[i], in[i], reinterpret_cast<float*>(spaces + in_[i].at),
+                  in_[i].elements);
     run_range(0, pieces, spaces);
   }
 
@@ -271,8 +287,7 @@ class Pieces final : public Kernel {
       char* from = static_cast<char*>(in[i]) + first * cut_.in[i] * in_size_[i];
       ins[i] = in_[i].at < 0 ? from : own + in_[i].at;
       if (in_[i].at >= 0 && cut_.in[i] > 0)
-        convert_all(threads, reinterpret_cast<const Bfloat16*>(from), static_cast<float*>(ins[i]),
-                    rows * cut_.in[i]);
+        widen_all(threads, in_[i], from, static_cast<float*>(ins[i]), rows * cut_.in[i]);
     }
     auto place_of = [&](size_t o) {
       return static_cast<char*>(out[o]) + first * cut_.out[o] * out_size_[o];
@@ -282,8 +297,8 @@ class Pieces final : public Kernel {
     kernels_[rows == piece_ ? 0 : kernels_.size() - 1]->run(ins, outs, workspace);
     for (size_t o = 0; o < out_.size(); ++o)
       if (out_[o].at >= 0)
-        convert_all(threads, static_cast<const float*>(outs[o]),
-                    reinterpret_cast<Bfloat16*>(place_of(o)), rows * cut_.out[o]);
+        narrow_all(threads, out_[o], static_cast<const float*>(outs[o]), place_of(o),
+                   rows * cut_.out[o]);
   }
 
   Cutting cut_;
@@ -307,6 +322,20 @@ std::unique_ptr<Kernel> in_pieces(const Op& op, const PrepareCall& call) {
 }
 
 }  // namespace
+
+void widen_range(Dtype dtype, const void* from, float* to, Dim count) {
+  if (dtype == Dtype::bfloat16)
+    convert_range(static_cast<const Bfloat16*>(from), to, count);
+  else
+    convert_range(static_cast<const Float16*>(from), to, count);
+}
+
+void narrow_range(Dtype dtype, const float* from, void* to, Dim count) {
+  if (dtype == Dtype::bfloat16)
+    convert_range(from, static_cast<Bfloat16*>(to), count);
+  else
+    convert_range(from, static_cast<Float16*>(to), count);
+}
 
 std::unique_ptr<Kernel> widened(const Op& op, const PrepareCall& call) {
   if (std::none_of(call.in.begin(), call.in.end(), narrow) &&

@@ -35,10 +35,11 @@ TEST_P(FuseModels, NeedsNoMoreMemory) {
       Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
   compiled.loss.from_logits = model.logits;
   const Network network = model.build(input, model.classes);
-  const Shape target = target_meta(compiled.loss, network.output_shapes()[0], Dtype::float32).shape;
+  const Shape target =
+      target_meta(compiled.loss, network.output_shapes()[0], Dtype::float32)->shape;
   Graph plain = trace_step(network, compiled, {StepKind::train, 2},
-                           {{network.vocabulary() > 0 ? Dtype::int32 : Dtype::uint8, input},
-                            {Dtype::int32, target},
+                           {{{network.vocabulary() > 0 ? Dtype::int32 : Dtype::uint8, input}},
+                            {{Dtype::int32, target}},
                             network.vocabulary() > 0 ? 1 : 1.0 / 255,
                             false});
   Graph fused = plain;

@@ -20,7 +20,7 @@ TEST(GradientOnto, AddsTheEmbeddingsGradientToTheTiedHeads) {
   compiled.loss.from_logits = true;
   const Meta tokens{Dtype::int32, Shape{6}};
   Graph graph = trace_step(gpt_network({1, 16, 2, 40}, tokens.shape), compiled,
-                           {StepKind::train, 3}, {tokens, tokens, 1, false});
+                           {StepKind::train, 3}, {{tokens}, {tokens}, 1, false});
   const auto adds = nodes_of(graph, "add");
   EXPECT_EQ(nodes_of(graph, "embedding_gradient"), 1);
   pass::add_gradient_onto(graph);

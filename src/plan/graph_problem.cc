@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "op/update.h"
 
 namespace pl {
 namespace {
@@ -66,7 +67,7 @@ class Maker {
     }
     if (node.loop < 0) {
       add_in_place(node, made, read_of);
-      for (const InOut& pair : get_op(node.op).next_version)
+      for (const InOut& pair : next_versions(get_op(node.op), node.out.size()))
         result_.problem.values[index(root(node.in[index(pair.in)]))].replaced_by = n;
     }
     result_.read_of.push_back(std::move(read_of));

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "op/op.h"
+#include "op/update.h"
 #include "plan/rewrite.h"
 
 namespace pl {
@@ -125,41 +126,66 @@ void fuse_relu(Graph& graph) {
 
 namespace {
 
-// The last node but `self` that reads the storage of a value: itself, or one that aliases it
+// Calls body(node) for the nodes that read the storage of a value: itself, or one that aliases it
 // (reshape).
-void last_reader(const Graph& graph, const std::vector<std::vector<NodeId>>& readers, ValueId id,
-                 NodeId self, NodeId& last) {
+template <class Body>
+void each_reader(const Graph& graph, const std::vector<std::vector<NodeId>>& readers, ValueId id,
+                 const Body& body) {
   for (NodeId reader : readers[index(id)]) {
-    if (reader == self) continue;
-    last = std::max(last, reader);
+    body(reader);
     const Node& node = graph.nodes[index(reader)];
     const Op* op = find_op(node.op);
     if (!op) continue;
     for (const InOut& pair : op->alias)
       if (node.in[index(pair.in)] == id)
-        last_reader(graph, readers, node.out[index(pair.out)], self, last);
+        each_reader(graph, readers, node.out[index(pair.out)], body);
   }
+}
+
+// What may run as soon as its operands are there: updates, and what is computed for them (of
+// category optimizer), unless something else in the step reads it.
+std::vector<bool> movable_nodes(const Graph& graph,
+                                const std::vector<std::vector<NodeId>>& readers) {
+  std::vector<bool> movable(graph.nodes.size(), false);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    const Op* op = find_op(node.op);
+    if (!op) continue;
+    bool moves = true;
+    for (ValueId out : node.out) {
+      const Value& value = graph.values[index(out)];
+      moves = moves && (op->effects.writes_state || value.category == Category::optimizer);
+      for (NodeId reader : readers[index(out)]) moves = moves && movable[index(reader)];
+    }
+    movable[n] = moves;
+  }
+  return movable;
 }
 
 }  // namespace
 
 void update_early(Graph& graph) {
   const auto readers = readers_of(graph);
-  // For each update: the node after which it can run.
+  const std::vector<bool> movable = movable_nodes(graph, readers);
+  // For each node: the one that stays where it is and after which this one can run; itself if it
+  // does not move.
+  std::vector<NodeId> place(graph.nodes.size());
   std::vector<std::vector<NodeId>> after(graph.nodes.size() + 1);
   std::vector<bool> moved(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    Node& node = graph.nodes[n];
-    const Op* op = find_op(node.op);
-    if (!op || !op->effects.writes_state) continue;
-    // An update whose result is read again within the step stays where it is.
-    bool read_again = false;
-    for (ValueId out : node.out) read_again = read_again || !readers[index(out)].empty();
-    if (read_again) continue;
+    place[n] = static_cast<NodeId>(n);
+    if (!movable[n]) continue;
+    const Node& node = graph.nodes[n];
     NodeId ready = -1;
-    for (ValueId in : node.in) ready = std::max(ready, graph.values[index(in)].producer);
-    for (const InOut& pair : op->next_version)
-      last_reader(graph, readers, node.in[index(pair.in)], static_cast<NodeId>(n), ready);
+    auto wait_for = [&](NodeId other) {
+      if (other >= 0) ready = std::max(ready, place[index(other)]);
+    };
+    for (ValueId in : node.in) wait_for(graph.values[index(in)].producer);
+    for (const InOut& pair : next_versions(get_op(node.op), node.out.size()))
+      each_reader(graph, readers, node.in[index(pair.in)], [&](NodeId reader) {
+        if (reader != static_cast<NodeId>(n)) wait_for(reader);
+      });
+    place[n] = ready;
     if (ready >= static_cast<NodeId>(n)) continue;
     moved[n] = true;
     after[index(ready + 1)].push_back(static_cast<NodeId>(n));

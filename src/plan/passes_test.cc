@@ -272,7 +272,7 @@ Graph model_step(const char* name, int64_t batch) {
   const Compiled compiled{
       Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
   return trace_step(model.build(model.input, model.classes), compiled, {StepKind::train, batch},
-                    {{Dtype::float32, model.input}, {Dtype::int32, Shape{}}, 1, false});
+                    {{{Dtype::float32, model.input}}, {{Dtype::int32, Shape{}}}, 1, false});
 }
 
 // Kept values and variables after three steps. Pixels may be -0.0, which relu and pool must treat
@@ -340,7 +340,7 @@ Graph gpt_step() {
       Adam(), loss_from_name("sparse_categorical_crossentropy"), {"accuracy"}, Dtype::float32};
   compiled.loss.from_logits = true;
   return trace_step(network, compiled, {StepKind::train, 3},
-                    {{Dtype::int32, Shape{6}}, {Dtype::int32, Shape{6}}, 1, false});
+                    {{{Dtype::int32, Shape{6}}}, {{Dtype::int32, Shape{6}}}, 1, false});
 }
 
 TEST(Passes, KeepTheBitsOfGpt) {

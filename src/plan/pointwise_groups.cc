@@ -11,6 +11,7 @@
 
 #include "op/infer.h"
 #include "op/op.h"
+#include "op/update.h"
 #include "plan/graph_problem.h"
 #include "plan/rewrite.h"
 #include "plan/split.h"
@@ -37,7 +38,7 @@ class Grouper {
       const Node& node = graph.nodes[n];
       code_.push_back(instruction(node, samples));
       if (node.loop < 0)
-        for (const InOut& pair : get_op(node.op).next_version)
+        for (const InOut& pair : next_versions(get_op(node.op), node.out.size()))
           replaced_at_[index(root_[index(node.in[index(pair.in)])])] = static_cast<int>(n);
     }
   }
@@ -81,6 +82,8 @@ class Grouper {
     const auto made = tile_instruction(node.op, node.attrs);
     const Value& out = value(node.out[0]);
     if (!made || !is_real(out.meta.dtype) || out.variable >= 0) return std::nullopt;
+    // Programs round to bfloat16 after each instruction, but not to float16.
+    if (out.meta.dtype == Dtype::float16) return std::nullopt;
     const size_t operands = made->op == TileOp::dropout ? 1 : node.in.size();
     for (size_t i = 0; i < operands; ++i) {
       const Dtype dtype = value(node.in[i]).meta.dtype;

@@ -161,6 +161,11 @@ Json to_json(const PlanReport& r) {
       .set("costs", r.costs.empty() ? Json() : Json(r.costs))
       .set("peak_values", culprits)
       .set("remedies", remedies);
+  if (r.checkpoint_every > 0)
+    json.set("checkpoint", Json::object()
+                               .set("every", r.checkpoint_every)
+                               .set("asynchronous", r.snapshot > 0)
+                               .set("bytes", r.snapshot));
   if (r.with_frontier) json.set("frontier", frontier_json(r));
   if (!r.curve.empty()) json.set("curve", curve_json(r));
   return json;
@@ -191,7 +196,8 @@ std::string to_text(const PlanReport& r, bool color) {
   for (int c = 0; c < kCategories; ++c)
     row(name_of(static_cast<Category>(c)), r.categories[static_cast<size_t>(c)]);
   row("gaps between values", r.arena - r.bound);
-  row("runtime and libraries", r.fixed);
+  row("runtime and libraries", r.fixed - r.snapshot);
+  row("copy for checkpoints", r.snapshot);
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));
   if (!r.culprits.empty()) {
     out += "\nLargest values at the fullest step:\n";
@@ -199,6 +205,10 @@ std::string to_text(const PlanReport& r, bool color) {
       out += line("  %11s  %-28s %s\n", format_bytes(value.bytes),
                   value.path + " (" + value.op + ")", value.meta.text());
   }
+  if (r.checkpoint_every > 0)
+    out += "\nCheckpoints every " + std::to_string(r.checkpoint_every) + " steps, written " +
+           (r.snapshot > 0 ? "beside training from a copy of the variables\n"
+                           : "between steps: the budget has no room for a copy\n");
   if (r.complete && r.minimum < r.unlimited.process())
     out += "\nCan be trained in as little as " + format_bytes(r.minimum) + " (--memory " +
            std::to_string(r.minimum) + ")\n";

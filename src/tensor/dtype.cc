@@ -1,5 +1,7 @@
 #include "tensor/dtype.h"
 
+#include "tensor/float16.h"
+
 namespace pl {
 namespace {
 
@@ -31,11 +33,13 @@ std::optional<Dtype> dtype_from_name(std::string_view name) {
 }
 
 std::string_view name_of(Policy policy) {
+  if (policy == kMixedFloat16) return "mixed_float16";
   return policy == kMixedBfloat16 ? "mixed_bfloat16" : name_of(policy.variable);
 }
 
 std::optional<Policy> policy_from_name(std::string_view name) {
-  for (const Policy policy : {Policy(Dtype::float32), Policy(Dtype::float64), kMixedBfloat16})
+  for (const Policy policy :
+       {Policy(Dtype::float32), Policy(Dtype::float64), kMixedBfloat16, kMixedFloat16})
     if (name == name_of(policy)) return policy;
   return std::nullopt;
 }

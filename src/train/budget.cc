@@ -37,7 +37,8 @@ PlanReport describe(const SessionPlan& plan) {
   PlanReport report;
   const Prepared& fullest = plan.prepared[plan.fullest];
   report.process = plan.process();
-  report.fixed = plan.fixed;
+  report.fixed = plan.fixed + plan.snapshot;
+  report.snapshot = plan.snapshot;
   report.arena = plan.arena;
   report.bound = fullest.plan.bound;
   report.persistent = plan.layout.bytes;
@@ -151,10 +152,11 @@ void require_room(const PlanReport& report, Bytes held) {
                      both(*report.budget) + ", needs " + both(report.process) + "\n" +
                      explain(report));
   const HostRoom room = host_room();
-  if (!report.fits || report.arena - held > room.least())
-    throw DoesNotFit("[reserve] expected " + format_bytes(report.arena - held) +
-                     " of free memory, " + room.tightest() + " has room for " +
-                     format_bytes(room.least()) + "\n" + explain(report));
+  const Bytes needed = report.arena + report.snapshot - held;
+  if (!report.fits || needed > room.least())
+    throw DoesNotFit("[reserve] expected " + format_bytes(needed) + " of free memory, " +
+                     room.tightest() + " has room for " + format_bytes(room.least()) + "\n" +
+                     explain(report));
 }
 
 std::string check_resident(const PlanReport& report) {

@@ -54,6 +54,8 @@ struct PlanReport {
   std::optional<Bytes> budget;
   bool fits = true;
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
+  int64_t checkpoint_every = 0;  // steps; 0: not asked for
+  Bytes snapshot = 0;            // of fixed: a copy that checkpoints are written from; 0: none
   Categories categories{};
   double step_ms = 0;
   SessionPoint unlimited;

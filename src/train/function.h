@@ -45,14 +45,14 @@ struct FunctionPlan {
 class FunctionTraces;
 
 // Named results: {"loss": ..., "accuracy": ...}.
-using Logs = std::map<std::string, Tensor>;
+using TensorLogs = std::map<std::string, Tensor>;
 
 // What the template below is made of.
 class FunctionCore {
  public:
   struct Results {
     Tensors tensors;
-    std::vector<std::string> names;  // of Logs
+    std::vector<std::string> names;  // of TensorLogs
   };
   // Given the symbols of all tensors among the arguments.
   using Body = std::function<Results(const Tensors& symbols)>;
@@ -85,7 +85,7 @@ class Function {
   Function(F body, FunctionOptions options) : body_(std::move(body)), core_(std::move(options)) {}
 
   // Arguments: tensors, lists of tensors, variables (read as tensors), numbers, bools and strings.
-  // Answers what the function does: nothing, a Tensor, Tensors or Logs.
+  // Answers what the function does: nothing, a Tensor, Tensors or TensorLogs.
   template <class... Args>
   auto operator()(const Args&... args) {
     using Result = std::invoke_result_t<F&, Bound<Args>...>;
@@ -146,7 +146,7 @@ class Function {
   }
   template <class R>
   static FunctionCore::Results flatten(const R& result) {
-    if constexpr (std::is_same_v<R, Logs>) {
+    if constexpr (std::is_same_v<R, TensorLogs>) {
       FunctionCore::Results results;
       for (const auto& [name, tensor] : result) {
         results.names.push_back(name);
@@ -161,8 +161,8 @@ class Function {
   }
   template <class R>
   static R rebuild(FunctionCore::Results results) {
-    if constexpr (std::is_same_v<R, Logs>) {
-      Logs logs;
+    if constexpr (std::is_same_v<R, TensorLogs>) {
+      TensorLogs logs;
       for (size_t i = 0; i < results.names.size(); ++i)
         logs.emplace(results.names[i], std::move(results.tensors[i]));
       return logs;

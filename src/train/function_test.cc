@@ -112,7 +112,9 @@ TEST_F(FunctionTest, ReturnsListsLogsArgumentsAndVariables) {
   EXPECT_TRUE(same_bits(out[1], square(x)));
   EXPECT_EQ(scalar(out[2]), 2);
   EXPECT_EQ(scalar(count.value()), 2);
-  auto logs = function([](const Tensor& a) -> Logs { return {{"sum", reduce_sum(a)}, {"a", a}}; });
+  auto logs = function([](const Tensor& a) -> TensorLogs {
+    return {{"sum", reduce_sum(a)}, {"a", a}};
+  });
   EXPECT_TRUE(same_bits(logs(x).at("sum"), reduce_sum(x)));
   auto nothing = function([&](const Tensors& list) { count.assign(reduce_sum(list[1])); });
   nothing(Tensors{x, x});

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/heap_count.h"
 #include "data/shuffle.h"
+#include "train/batch_facts.h"
+#include "train/diagnose.h"
 
 namespace pl {
 namespace {
@@ -26,9 +28,14 @@ double ms_since(Clock::time_point start) {
 
 int64_t whole_steps(int64_t samples, int64_t batch) { return (samples + batch - 1) / batch; }
 
-size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
+int64_t validation_batch(const LoopOptions& options) {
+  return options.validation_batch > 0 ? options.validation_batch : options.batch;
+}
+
+size_t find_signature(const Session& session, StepKind kind, int64_t batch,
+                      bool accumulate = false) {
   const auto& list = session.plan().signatures;
-  const auto at = std::find(list.begin(), list.end(), Signature{kind, batch});
+  const auto at = std::find(list.begin(), list.end(), Signature{kind, batch, accumulate});
   if (at == list.end())
     throw UserError(
         "[fit] expected a batch size that was planned before the first step, received " +
@@ -36,50 +43,119 @@ size_t find_signature(const Session& session, StepKind kind, int64_t batch) {
   return static_cast<size_t>(at - list.begin());
 }
 
-// Sample-weighted means of loss and metrics.
-struct Means {
-  double samples = 0, loss = 0;
-  std::vector<double> metrics;
+// Totals over steps: the loss weighted by samples, and the sums of the log's other terms.
+class Means {
+ public:
+  explicit Means(const Session& session) : logs_(session.plan().step.logs) {
+    for (size_t s = 0; s < session.plan().signatures.size(); ++s) {
+      if (session.plan().signatures[s].kind == StepKind::predict) continue;
+      const Graph& graph = session.plan().prepared[s].graph;
+      for (const LogTerm& term : logs_) {
+        size_t numbers = 1;  // samples
+        for (size_t k = 0; k < term.count; ++k)
+          numbers +=
+              static_cast<size_t>(graph.values[index(graph.keep[term.first + k])].meta.elements());
+        states_.emplace_back(numbers, 0.0);
+      }
+      break;
+    }
+  }
 
+  void reset() {
+    samples = loss_ = 0;
+    for (std::vector<double>& state : states_) std::fill(state.begin(), state.end(), 0.0);
+  }
   void add(const Session& session, size_t signature, int64_t rows) {
-    loss += kept_scalar(session, signature, 0) * static_cast<double>(rows);
-    for (size_t m = 0; m < metrics.size(); ++m)
-      metrics[m] += kept_scalar(session, signature, m + 1);
-    samples += static_cast<double>(rows);
+    const auto count = static_cast<double>(rows);
+    loss_ += kept_scalar(session, signature, 0) * count;
+    samples += count;
+    for (size_t t = 0; t < logs_.size(); ++t) {
+      const LogTerm& term = logs_[t];
+      double* to = states_[t].data();
+      *to++ += count;
+      // A loss is a mean over the step's samples, the others are sums over them.
+      const double factor = term.result ? 1 : count;
+      for (size_t k = 0; k < term.count; ++k)
+        for (double number : KeptNumbers(session, signature, term.first + k))
+          *to++ += number * factor;
+    }
   }
-  double mean_loss() const { return loss / samples; }
-  void write_metrics(std::vector<double>& out) const {
-    for (size_t m = 0; m < metrics.size(); ++m) out[m] = metrics[m] / samples;
+  // Between two runs, as LoopPosition::sums.
+  void write_sums(std::vector<double>& sums) const {
+    sums.clear();
+    sums.push_back(samples);
+    sums.push_back(loss_);
+    for (const std::vector<double>& state : states_)
+      sums.insert(sums.end(), state.begin(), state.end());
   }
+  void read_sums(const std::vector<double>& sums) {
+    size_t wanted = 2;
+    for (const std::vector<double>& state : states_) wanted += state.size();
+    if (sums.size() != wanted)
+      throw DataError("[resume] expected the sums of the loss and " + std::to_string(logs_.size()) +
+                      " metrics, " + std::to_string(wanted) + " numbers, received " +
+                      std::to_string(sums.size()) +
+                      "; a run goes on with the metrics it began with");
+    samples = sums[0];
+    loss_ = sums[1];
+    auto next = sums.begin() + 2;
+    for (std::vector<double>& state : states_)
+      for (double& number : state) number = *next++;
+  }
+  double mean_loss() const { return loss_ / samples; }
+  size_t terms() const { return logs_.size(); }
+  void write_terms(std::vector<double>& out) const {
+    for (size_t t = 0; t < logs_.size(); ++t)
+      out[t] = logs_[t].result ? logs_[t].result(states_[t]) : states_[t][1] / states_[t][0];
+  }
+
+  double samples = 0;
+
+ private:
+  const std::vector<LogTerm>& logs_;
+  double loss_ = 0;
+  std::vector<std::vector<double>> states_;  // as the log's terms
 };
 
 // Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs.
 class Feeder {
  public:
-  explicit Feeder(int64_t batch) { indices_.resize(static_cast<size_t>(batch)); }
+  Feeder(int64_t batch, const Source& source) {
+    indices_.resize(static_cast<size_t>(batch));
+    places_.resize(source.fields().size());
+  }
 
   void feed(Session& session, size_t signature, Source& source, const Permutation* order,
             int64_t begin, int64_t rows) {
     for (int64_t i = 0; i < rows; ++i)
       indices_[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
-    const bool with_y = session.plan().signatures[signature].kind != StepKind::predict;
-    const std::array<void*, 2> places{session.input(signature, 0),
-                                      with_y ? session.input(signature, 1) : nullptr};
-    source.read({indices_.data(), static_cast<size_t>(rows)},
-                std::span(places).first(source.fields().size()));
+    const bool predicting = session.plan().signatures[signature].kind == StepKind::predict;
+    for (size_t f = 0; f < places_.size(); ++f) {
+      const bool wanted = !predicting || source.fields()[f].role == Role::x;
+      places_[f] = wanted ? session.input(signature, f) : nullptr;
+    }
+    source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
+    if (!predicting) write_facts(session, signature, places_.size());
+  }
+  // Which samples were read last.
+  std::span<const int64_t> samples(int64_t rows) const {
+    return std::span(indices_).first(static_cast<size_t>(rows));
   }
 
  private:
   std::vector<int64_t> indices_;
+  std::vector<void*> places_;
 };
 
 // Runs a step that writes no variable on every batch of the source, in order; then body(signature,
-// rows).
+// rows). Stops early when an observer wants to leave.
 template <class Body>
 void for_each_batch(Session& session, StepKind kind, Source& source, int64_t batch,
-                    const Body& body) {
-  Feeder feeder(batch);
+                    TrainObserver* observer, const Body& body) {
+  Feeder feeder(batch, source);
   for (int64_t begin = 0; begin < source.size(); begin += batch) {
+    if (observer && observer->leave()) return;
+    if (observer) observer->on_test_step_begin(begin / batch);
     const int64_t rows = std::min(batch, source.size() - begin);
     const size_t signature = find_signature(session, kind, rows);
     feeder.feed(session, signature, source, nullptr, begin, rows);
@@ -128,76 +204,138 @@ class Trainer {
         train_(train),
         test_(test),
         observer_(observer),
-        feeder_(options.batch),
-        timer_(session, options.time_kernels) {
-    means_.metrics.resize(session.plan().metrics);
-    event_.mean_metrics.resize(means_.metrics.size());
+        feeder_(options.batch, train),
+        timer_(session, options.time_kernels),
+        means_(session) {
+    const LoopPosition& start = options.start;
+    if (!start.sums.empty()) means_.read_sums(start.sums);
+    means_.write_sums(position_.sums);
+    result_.steps = start.steps;
+    result_.loss_first = start.loss_first;
+    result_.loss_last = start.loss_last;
+    event_.mean_metrics.resize(means_.terms());
     times_.reserve(kTimesKept);
   }
 
   LoopResult run() {
-    for (int64_t epoch = 1; epoch <= options_.epochs && !done_; ++epoch) run_epoch(epoch);
+    observer_.on_train_begin();
+    // In the middle of an epoch its end may still be to come, evaluation included.
+    done_ = observer_.stop() || (reached_steps() && options_.start.epoch_step == 0);
+    int64_t first = options_.start.epoch_step;
+    const int64_t begin = std::max(options_.start.epoch, options_.initial_epoch + 1);
+    for (int64_t epoch = begin; epoch <= options_.epochs && !done_; ++epoch) {
+      run_epoch(epoch, first);
+      first = 0;
+    }
+    if (!result_.left) observer_.on_train_end();
     finish();
     return std::move(result_);
   }
 
  private:
-  void run_epoch(int64_t epoch) {
+  bool reached_steps() const { return options_.steps && result_.steps >= *options_.steps; }
+
+  // `done` steps of it were made before.
+  void run_epoch(int64_t epoch, int64_t done) {
     const auto start = Clock::now();
     const Permutation order(train_.size(), options_.seed,
                             static_cast<uint64_t>(options_.epochs_before + epoch));
     const int64_t pass = whole_steps(train_.size(), options_.batch);
-    const int64_t steps = options_.steps_per_epoch.value_or(pass);
-    means_.loss = means_.samples = 0;
-    std::fill(means_.metrics.begin(), means_.metrics.end(), 0.0);
-    const int64_t left = options_.steps ? *options_.steps - result_.steps : steps;
-    observer_.on_epoch_begin(epoch, options_.epochs, std::min(steps, left));
+    const int64_t whole = options_.steps_per_epoch.value_or(pass);
+    if (done > whole)
+      throw DataError("[resume] expected at most " + std::to_string(whole) +
+                      " steps of an epoch, received " + std::to_string(done));
+    const int64_t left = options_.steps ? *options_.steps - result_.steps : whole;
+    const int64_t steps = std::min(whole, done + left);
+    if (done == 0) means_.reset();
+    observer_.on_epoch_begin(epoch, options_.epochs, steps, done);
     event_.epoch = epoch;
-    event_.epoch_steps = std::min(steps, left);
-    for (int64_t s = 0; s < steps && !done_; ++s) {
+    event_.epoch_step = position_.epoch_step = done;
+    event_.epoch_steps = steps;
+    for (int64_t s = done; s < steps && !done_; ++s) {
       const int64_t begin = s % pass * options_.batch;
       event_.epoch_step = s + 1;
+      observer_.on_step_begin(s);
       run_step(options_.shuffle ? &order : nullptr, begin,
                std::min(options_.batch, train_.size() - begin));
-      if (!result_.finite || (options_.steps && result_.steps >= *options_.steps)) done_ = true;
+      if (result_.finite) tell_position(epoch, s + 1);
+      done_ = !result_.finite || reached_steps() || observer_.stop() || leaves();
     }
+    if (!result_.left) end_epoch(epoch, start, event_.epoch_step == whole);
+  }
+
+  // `whole`: it was not cut short.
+  void end_epoch(int64_t epoch, Clock::time_point start, bool whole) {
     EpochEvent event{.epoch = epoch, .loss = means_.mean_loss()};
-    event.metrics.resize(means_.metrics.size());
-    means_.write_metrics(event.metrics);
-    if (test_ && result_.finite) {
-      const Evaluated evaluation = evaluate(session_, *test_, options_.batch);
+    event.metrics.resize(means_.terms());
+    means_.write_terms(event.metrics);
+    if (test_ && result_.finite && epoch % options_.validation_freq == 0) {
+      const Evaluated evaluation =
+          evaluate(session_, *test_, validation_batch(options_), &observer_);
+      if (leaves()) return;
       event.val_loss = evaluation.loss;
       event.val_metrics = evaluation.metrics;
     }
     event.seconds = ms_since(start) / 1e3;
     observer_.on_epoch(event);
+    if (whole && result_.finite) {
+      means_.reset();
+      tell_position(epoch + 1, 0);
+    } else if (result_.finite) {
+      tell_position(epoch, position_.epoch_step);
+    }
     result_.last_epoch = std::move(event);
+    if (observer_.stop() || leaves()) done_ = true;
+  }
+
+  bool leaves() {
+    if (observer_.leave()) result_.left = done_ = true;
+    return result_.left;
+  }
+
+  void tell_position(int64_t epoch, int64_t epoch_step) {
+    position_.epoch = epoch;
+    position_.epoch_step = epoch_step;
+    position_.steps = result_.steps;
+    means_.write_sums(position_.sums);
+    position_.loss_first = result_.loss_first;
+    position_.loss_last = result_.loss_last;
+    observer_.on_boundary(position_);
   }
 
   void run_step(const Permutation* order, int64_t begin, int64_t rows) {
-    const size_t signature = find_signature(session_, StepKind::train, rows);
+    const int64_t done = options_.steps_before + result_.steps;
+    const UpdateMoment moment = update_moment(session_, done);
+    const size_t signature = find_signature(session_, StepKind::train, rows, moment.accumulate);
+    const bool busy = observer_.busy();
     const HeapCounts before = heap_counts();
     const auto start = Clock::now();
-    if (!options_.resident_batch || result_.steps == 0)
+    if (!options_.resident_batch || here_ == 0)
       feeder_.feed(session_, signature, train_, order, begin, rows);
     StepParams params;
-    params.step = options_.steps_before + result_.steps + 1;
+    params.step = done + 1;
     params.seed = options_.seed;
-    params.learning_rate = options_.learning_rate;
+    params.update = moment.update;
+    params.learning_rate = moment.learning_rate;
     params.rows = rows;
-    session_.run(signature, params, timer_.next(signature, result_.steps));
+    const bool finite = session_.run_if_finite(signature, params, timer_.next(signature, here_));
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
+    ++here_;
     event_.loss = kept_scalar(session_, signature, 0);
     means_.add(session_, signature, rows);
     event_.mean_loss = means_.mean_loss();
-    means_.write_metrics(event_.mean_metrics);
-    account(before, after, rows);
+    means_.write_terms(event_.mean_metrics);
+    account(before, after, rows, busy);
+    if (!finite && !options_.resident_batch) {
+      feeder_.feed(session_, signature, train_, order, begin, rows);
+      result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
+    }
     observer_.on_step(event_);
   }
 
-  void account(const HeapCounts& before, const HeapCounts& after, int64_t rows) {
+  void account(const HeapCounts& before, const HeapCounts& after, int64_t rows, bool busy) {
     if (result_.steps == 1) result_.loss_first = event_.loss;
     result_.loss_last = event_.loss;
     result_.finite = std::isfinite(event_.loss);
@@ -206,9 +344,9 @@ class Trainer {
     if (times_.size() < kTimesKept) {
       times_.push_back(event_.ms);
     } else {
-      times_[static_cast<size_t>(result_.steps) % kTimesKept] = event_.ms;
+      times_[static_cast<size_t>(here_) % kTimesKept] = event_.ms;
     }
-    if (result_.steps <= kWarmSteps) return;
+    if (here_ <= kWarmSteps || busy) return;
     ++steady_;
     heap_.ours += after.ours - before.ours;
     heap_.library += after.library - before.library;
@@ -240,8 +378,10 @@ class Trainer {
   KernelTimer timer_;
   Means means_;
   StepEvent event_;
+  LoopPosition position_;
   LoopResult result_;
   std::vector<double> times_;
+  int64_t here_ = 0;  // steps of this process
   int64_t samples_ = 0, steady_ = 0;
   double train_ms_ = 0;
   HeapCounts heap_;
@@ -253,7 +393,11 @@ class Trainer {
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples) {
   std::vector<Signature> list = signatures_for(StepKind::train, options.batch, train_samples);
-  for (const Signature& signature : signatures_for(StepKind::evaluate, options.batch, test_samples))
+  const size_t updates = list.size();
+  for (size_t s = 0; s < updates && options.accumulate > 1; ++s)
+    list.push_back({StepKind::train, list[s].batch, true});
+  for (const Signature& signature :
+       signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
     list.push_back(signature);
   return list;
 }
@@ -270,29 +414,41 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
   return Trainer(session, options, train, test, observer).run();
 }
 
-Evaluated evaluate(Session& session, Source& source, int64_t batch) {
-  Means means;
-  means.metrics.resize(session.plan().metrics);
-  for_each_batch(session, StepKind::evaluate, source, batch,
-                 [&](size_t signature, int64_t rows) { means.add(session, signature, rows); });
-  Evaluated result{.loss = means.mean_loss()};
-  result.metrics.resize(means.metrics.size());
-  means.write_metrics(result.metrics);
+Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserver* observer) {
+  Means means(session);
+  Evaluated result;
+  result.metrics.resize(means.terms());
+  if (observer) observer->on_test_begin();
+  int64_t step = 0;
+  for_each_batch(session, StepKind::evaluate, source, batch, observer,
+                 [&](size_t signature, int64_t rows) {
+                   means.add(session, signature, rows);
+                   result.loss = means.mean_loss();
+                   means.write_terms(result.metrics);
+                   if (observer) observer->on_test_step(step, result);
+                   ++step;
+                 });
+  if (observer && !observer->leave()) observer->on_test_end(result);
   return result;
 }
 
-void predict(Session& session, Source& source, int64_t batch, void* out) {
-  char* to = static_cast<char*>(out);
-  for_each_batch(session, StepKind::predict, source, batch, [&](size_t signature, int64_t) {
-    const Graph& graph = session.plan().prepared[signature].graph;
-    const Bytes bytes = graph.values[index(graph.keep[0])].meta.bytes();
-    std::memcpy(to, session.kept(signature, 0), static_cast<size_t>(bytes));
-    to += bytes;
-  });
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out) {
+  std::vector<char*> to;
+  for (void* place : out) to.push_back(static_cast<char*>(place));
+  for_each_batch(session, StepKind::predict, source, batch, nullptr,
+                 [&](size_t signature, int64_t) {
+                   const Graph& graph = session.plan().prepared[signature].graph;
+                   for (size_t k = 0; k < to.size(); ++k) {
+                     const Bytes bytes = graph.values[index(graph.keep[k])].meta.bytes();
+                     std::memcpy(to[k], session.kept(signature, k), static_cast<size_t>(bytes));
+                     to[k] += bytes;
+                   }
+                 });
 }
 
 Bytes loop_bytes(const LoopOptions& options) {
-  return options.batch * static_cast<Bytes>(sizeof(int64_t)) * 2 +
+  return std::max(options.batch, validation_batch(options)) * static_cast<Bytes>(sizeof(int64_t)) *
+             2 +
          static_cast<Bytes>(kTimesKept * sizeof(double));
 }
 

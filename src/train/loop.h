@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/source.h"
@@ -10,9 +11,21 @@
 
 namespace pl {
 
+// Where a run stands between two steps: with the variables, all that going on needs to give the
+// same shuffles, masks, updates and figures as if it had never stopped.
+struct LoopPosition {
+  int64_t epoch = 1, epoch_step = 0;  // the epoch under way, from 1, and its steps done
+  int64_t steps = 0;                  // in all epochs
+  std::vector<double> sums = {};      // over the epoch so far: samples, loss, metrics
+  double loss_first = 0, loss_last = 0;
+};
+
 struct LoopOptions {
   int64_t batch = 32;
   int64_t epochs = 1;
+  int64_t initial_epoch = 0;          // so many of them are done already
+  int64_t validation_batch = 0;       // 0: as batch
+  int64_t validation_freq = 1;        // every so many epochs
   std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
   std::optional<int64_t> steps_per_epoch =
       {};                       // default: one pass over the data; may be more or less
@@ -20,17 +33,24 @@ struct LoopOptions {
   bool shuffle = true;
   bool time_kernels = false;  // some early steps are timed kernel by kernel
   uint64_t seed = 0;
-  double learning_rate = 1e-3;
+  int64_t accumulate = 0;  // the optimiser's gradient_accumulation_steps; 0: none
   // What was trained before, so that going on gives the same shuffles, masks and updates as if it
   // had been one run.
   int64_t steps_before = 0, epochs_before = 0;
+  LoopPosition start = {};  // of this run
 };
 
-// Which signatures a run needs: whole batches, the last smaller one, and the same for evaluation.
+// Which signatures a run needs: whole batches, the last smaller one, both again for steps that only
+// add up gradients, and the same for evaluation.
 std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_samples,
                                       int64_t test_samples);
 // The signatures of one pass over so many samples: whole batches first, then the smaller one.
 std::vector<Signature> signatures_for(StepKind kind, int64_t batch, int64_t samples);
+
+struct Evaluated {
+  double loss = 0;
+  std::vector<double> metrics = {};
+};
 
 struct StepEvent {
   int64_t step = 0;  // from 1
@@ -38,7 +58,7 @@ struct StepEvent {
   double ms = 0;
   int64_t epoch = 0, epoch_step = 0, epoch_steps = 0;  // from 1
   double mean_loss = 0;                                // over the epoch so far, weighted by samples
-  std::vector<double> mean_metrics;                    // likewise
+  std::vector<double> mean_metrics;                    // the log's other terms, likewise
 };
 
 struct EpochEvent {
@@ -53,13 +73,31 @@ struct EpochEvent {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/) {}
+  virtual void on_train_begin() {}
+  // `steps`: of the whole epoch, `done` of which were made before (0 unless it goes on in one).
+  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*steps*/,
+                              int64_t /*done*/) {}
+  virtual void on_step_begin(int64_t /*epoch_step*/) {}
   virtual void on_step(const StepEvent&) {}
+  virtual void on_test_begin() {}
+  virtual void on_test_step_begin(int64_t /*step*/) {}
+  virtual void on_test_step(int64_t /*step*/, const Evaluated& /*so_far*/) {}
+  virtual void on_test_end(const Evaluated&) {}
   virtual void on_epoch(const EpochEvent&) {}
+  // After every step and after every epoch, when all have seen it: the place to save.
+  virtual void on_boundary(const LoopPosition&) {}
+  virtual void on_train_end() {}
+
+  // Asked after each step and each epoch. stop: the epoch ends here, and the run with it.
+  virtual bool stop() const { return false; }
+  // Also asked while it evaluates: leaves at once, without on_epoch and on_train_end.
+  virtual bool leave() const { return false; }
+  // Something of its runs beside the next step, which is then not counted as a steady one.
+  virtual bool busy() const { return false; }
 };
 
 struct LoopResult {
-  int64_t steps = 0;
+  int64_t steps = 0;  // those before the start included
   double loss_first = 0, loss_last = 0;
   double step_ms_median = 0, step_ms_min = 0;  // over the last 4096 steps at most
   double samples_per_s = 0;
@@ -69,6 +107,8 @@ struct LoopResult {
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
   bool finite = true;                    // false: it stopped at a non-finite loss
+  std::string cause;                     // of that, if found: which layer first
+  bool left = false;                     // an observer wanted to leave
 };
 
 // Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite
@@ -76,14 +116,12 @@ struct LoopResult {
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer);
 
-struct Evaluated {
-  double loss = 0;
-  std::vector<double> metrics = {};
-};
-Evaluated evaluate(Session& session, Source& source, int64_t batch);
+Evaluated evaluate(Session& session, Source& source, int64_t batch,
+                   TrainObserver* observer = nullptr);
 
-// Writes the predictions for all samples one after another to `out`. Only x is read.
-void predict(Session& session, Source& source, int64_t batch, void* out);
+// Writes the predictions for all samples one after another to `out`, one for each output. Only x is
+// read.
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out);
 
 // What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
 // what footprint.h counts for a node.

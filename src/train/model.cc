@@ -1,21 +1,24 @@
 // Model: construction, compile, and its weights. Running it is model_run.cc.
 #include "train/model.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "model/nested.h"
+#include "train/checkpoint.h"
 #include "train/model_state.h"
 #include "train/weights.h"
 
 namespace pl {
 
 LossChoice::LossChoice(Loss loss) {
-  const bool from_logits = loss.from_logits;
-  value = loss_from_name(loss.name);
-  value->from_logits = from_logits;
+  if (!loss.function) loss.name = loss_from_name(loss.name).name;
+  check_loss(loss);
+  value = std::move(loss);
 }
 
-Model::Model() : state_(std::make_unique<ModelState>()) {
+Model::Model() : state_(std::make_shared<ModelState>()) {
   state_->name = "model";
   bind();
 }
@@ -58,29 +61,153 @@ void Sequential::add(LayerRef layer) {
 
 void Sequential::build(const Shape& input) { state_->build(input); }
 
-void Model::compile(const CompileOptions& options) {
-  if (!options.optimizer.value)
-    throw UserError(
-        "[compile] optimizer: expected Adam(), SGD() or a name, received none; Keras's default, "
-        "rmsprop, is not built yet");
-  if (!options.loss.value)
+namespace {
+
+// Puts what was given by name in the order of the outputs; `otherwise` for those that are not
+// named.
+template <class T>
+std::vector<T> by_output(const std::vector<std::pair<std::string, T>>& named,
+                         const std::vector<std::string>& outputs, const T& otherwise,
+                         const char* what) {
+  std::vector<T> list(outputs.size(), otherwise);
+  for (const auto& [name, value] : named) {
+    const auto at = std::find(outputs.begin(), outputs.end(), name);
+    if (at == outputs.end()) {
+      std::string known;
+      for (const std::string& output : outputs) known += (known.empty() ? "" : ", ") + output;
+      throw UserError("[compile] " + std::string(what) + ": expected names of outputs (" + known +
+                      "), received '" + name + "'");
+    }
+    list[static_cast<size_t>(at - outputs.begin())] = value;
+  }
+  return list;
+}
+
+void expect_count(const char* what, size_t outputs, size_t given) {
+  if (given != outputs)
+    throw UserError("[compile] " + std::string(what) + ": expected one for each of " +
+                    std::to_string(outputs) + " outputs, received " + std::to_string(given));
+}
+
+std::vector<MetricList> metrics_of(const MetricChoices& choices,
+                                   const std::vector<std::string>& outputs, const char* what) {
+  if (choices.only.empty()) return by_output(choices.by_name, outputs, MetricList(), what);
+  if (outputs.size() > 1)
+    throw UserError("[compile] " + std::string(what) + ": expected lists by the outputs' names, " +
+                    "{{\"" + outputs[0] + "\", {\"accuracy\"}}}, received one list for " +
+                    std::to_string(outputs.size()) + " outputs");
+  return {choices.only};
+}
+
+// `outputs`: their names.
+std::vector<Head> make_heads(const CompileOptions& options,
+                             const std::vector<std::string>& outputs) {
+  const LossChoices& loss = options.loss;
+  std::vector<LossChoice> losses = loss.in_order;
+  if (loss.every) losses.assign(outputs.size(), *loss.every);
+  if (!loss.by_name.empty()) losses = by_output(loss.by_name, outputs, LossChoice(), "loss");
+  expect_count("loss", outputs.size(), losses.size());
+  std::vector<double> weights = options.loss_weights.in_order;
+  if (weights.empty())
+    weights = by_output(options.loss_weights.by_name, outputs, 1.0, "loss_weights");
+  expect_count("loss_weights", outputs.size(), weights.size());
+  const auto metrics = metrics_of(options.metrics, outputs, "metrics");
+  const auto weighted = metrics_of(options.weighted_metrics, outputs, "weighted_metrics");
+  std::vector<Head> heads;
+  bool any = false;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    heads.push_back({losses[o].value, weights[o], metrics[o], weighted[o]});
+    if (!heads[o].loss) continue;
+    any = true;
+    check_loss(*heads[o].loss);
+    if (heads[o].loss->reduction == "none")
+      throw UserError("[compile] " + heads[o].loss->name +
+                      ": expected a reduction to one number for training, received 'none'");
+  }
+  if (!any)
     throw UserError("[compile] loss: expected one, such as \"sparse_categorical_crossentropy\"");
-  for (const std::string& metric : options.metrics) check_metric(metric);
+  return heads;
+}
+
+}  // namespace
+
+void Model::compile(const CompileOptions& options) {
+  // A Sequential that waits for its input shape has one output.
+  const bool built = state_->network.built();
+  std::vector<Head> heads = make_heads(
+      options, built ? state_->network.output_names() : std::vector<std::string>{"output"});
   if (policy_from_name(name_of(options.dtype)) != options.dtype)
-    throw UserError("[compile] dtype: expected float32, float64 or kMixedBfloat16, received " +
-                    std::string(name_of(options.dtype.variable)) + " variables and " +
-                    std::string(name_of(options.dtype.compute)) + " computation");
+    throw UserError(
+        "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
+        std::string(name_of(options.dtype.variable)) + " variables and " +
+        std::string(name_of(options.dtype.compute)) + " computation");
   const Dtype existing = state_->settings().dtype.variable;
   if (state_->variables && options.dtype.variable != existing)
     throw UserError("[compile] dtype: expected " + std::string(name_of(existing)) +
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
-  state_->compiled =
-      Compiled{options.optimizer.value, *options.loss.value, options.metrics, options.dtype};
+  const OptimizerRef optimizer =
+      scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
+  state_->compiled = Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads)};
+  if (built) state_->network.settle_trainable();
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
   state_->last.reset();
+}
+
+namespace {
+
+// Weights of a model's layers where they exist: its own, or those of a model inside it.
+class ModelWeights final : public WeightValues {
+ public:
+  explicit ModelWeights(std::shared_ptr<const ModelState> state) : state_(std::move(state)) {}
+  const void* find(const Layer& layer, size_t index, Dtype dtype) const override {
+    const auto& weights = state_->network.weights();
+    for (size_t w = 0; w < weights.size(); ++w) {
+      if (weights[w].layer.get() != &layer || weights[w].index != index) continue;
+      if (!state_->variables)
+        return weights[w].values ? weights[w].values->find(layer, index, dtype) : nullptr;
+      const auto& entry = state_->variables->layout().entries[w];
+      if (entry.meta.dtype != dtype)
+        throw UserError("[build] " + entry.path + ": expected " + std::string(name_of(dtype)) +
+                        ", the outer model's dtype, received weights of " + entry.meta.text());
+      return state_->variables->at(w);
+    }
+    return nullptr;
+  }
+
+ private:
+  std::shared_ptr<const ModelState> state_;
+};
+
+}  // namespace
+
+LayerRef Model::as_layer(std::optional<bool> training) const {
+  state_->require_built("call");
+  return nested_layer(state_->name, state_->layers.empty() ? "Functional" : "Sequential",
+                      state_->network, std::make_shared<ModelWeights>(state_), training);
+}
+Model::operator LayerRef() const { return as_layer(); }
+Symbolic Model::operator()(const Symbolic& in) const { return as_layer()(in); }
+std::vector<Symbolic> Model::operator()(const std::vector<Symbolic>& in) const {
+  const LayerRef layer = as_layer();
+  return layer->connect(layer.get(), in);
+}
+
+const std::string& Model::name() const { return state_->name; }
+void Model::set_name(std::string name) { state_->name = std::move(name); }
+
+LayerRef Model::get_layer(const std::string& name) const {
+  for (const LayerRef& layer : state_->layers)
+    if (layer->name == name) return layer;
+  state_->require_built("get_layer");
+  return state_->network.get_layer(name);
+}
+
+void Model::set_trainable(bool trainable) {
+  for (const LayerRef& layer : state_->layers) layer->trainable = trainable;
+  for (const Network::Call& call : state_->network.calls()) call.layer->trainable = trainable;
 }
 
 int64_t Model::count_params() const {
@@ -92,7 +219,7 @@ int64_t Model::iterations() const { return state_->iterations; }
 
 Optimizer& Model::optimizer() {
   state_->require_compiled("optimizer");
-  return *state_->compiled->optimizer;
+  return state_->compiled->optimizer->inner();
 }
 
 void Model::save_weights(const std::string& path) {
@@ -105,6 +232,41 @@ void Model::load_weights(const std::string& path) {
   const SafetensorsFile file(path);
   check_weights(file, state_->layout(false));
   pl::load_weights(file, state_->weights());
+}
+
+void Model::save_checkpoint(const std::string& folder) {
+  state_->require_built("save_checkpoint");
+  const Compiled compiled = state_->settings();
+  TrainState saved;
+  saved.identity = {.model = state_->name,
+                    .optimizer = compiled.optimizer ? compiled.optimizer->name() : "",
+                    .dtype = std::string(name_of(compiled.dtype))};
+  saved.steps_before = state_->iterations;
+  saved.epochs_before = state_->epochs;
+  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->learning_rate;
+  write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
+}
+
+void Model::load_checkpoint(const std::string& folder) {
+  state_->require_built("load_checkpoint");
+  const Checkpoint checkpoint(folder);
+  const TrainState saved = train_state_from(checkpoint.state(), folder);
+  // A model that was never trained has no optimiser state to save.
+  const VariableLayout weights = state_->layout(false);
+  bool with_slots = false;
+  for (const auto& entry : checkpoint.tensors().entries())
+    if (!entry.name.starts_with(kCallbackTensors) && !weights.find(entry.name)) with_slots = true;
+  if (with_slots) state_->require_compiled("load_checkpoint");
+  const VariableLayout layout = with_slots ? state_->layout(true) : weights;
+  checkpoint.verify(layout);
+  Variables& variables = state_->weights();
+  variables.adopt(layout);
+  checkpoint.load(variables);
+  state_->last.reset();
+  state_->fresh_optimizer = !with_slots;
+  state_->iterations = saved.steps_before + saved.position.steps;
+  state_->epochs = saved.epochs_before + saved.position.epoch - 1;
+  if (with_slots) state_->compiled->optimizer->learning_rate = saved.learning_rate;
 }
 
 std::vector<WeightInfo> Model::weights() {

@@ -7,6 +7,7 @@
 //   model.fit(x, y, {.epochs = 5, .memory = "128MiB"});
 #pragma once
 
+#include <concepts>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,11 +15,13 @@
 #include <vector>
 
 #include "data/source.h"
+#include "data/tensor_source.h"
 #include "model/layer.h"
 #include "model/loss.h"
 #include "trace/variable.h"
 #include "train/budget.h"
-#include "train/optimizer.h"
+#include "train/callbacks.h"
+#include "train/optimizers.h"
 
 namespace pl {
 
@@ -31,28 +34,87 @@ struct OptimizerChoice {
   OptimizerRef value;
 };
 
+// A loss: by name, with options (losses.h), or a function of the user's.
 struct LossChoice {
   LossChoice() = default;
-  LossChoice(Loss loss);  // such as {"sparse_categorical_crossentropy", .from_logits = true}
+  LossChoice(Loss loss);  // such as Loss{"sparse_categorical_crossentropy", true}
   LossChoice(const char* name) : value(loss_from_name(name ? name : "")) {}
   LossChoice(const std::string& name) : value(loss_from_name(name)) {}
-  std::optional<Loss> value;
+  template <class F>
+  requires(std::invocable<F, const Tensor&, const Tensor&> && !std::same_as<F, Loss>)
+      LossChoice(F function)
+      : value(Loss{.name = "loss", .function = std::move(function)}) {}
+  std::optional<Loss> value;  // none: the output is not trained on
+};
+
+// One for every output, or one for each: in order, or by the outputs' names.
+struct LossChoices {
+  LossChoices() = default;
+  template <class T>
+  requires(std::constructible_from<LossChoice, T>) LossChoices(T&& loss)
+      : every(LossChoice(std::forward<T>(loss))) {}
+  LossChoices(std::initializer_list<LossChoice> each) : in_order(each) {}
+  LossChoices(std::initializer_list<std::pair<const char*, LossChoice>> each)
+      : by_name(each.begin(), each.end()) {}
+  std::optional<LossChoice> every;
+  std::vector<LossChoice> in_order;
+  std::vector<std::pair<std::string, LossChoice>> by_name;
+};
+
+struct LossWeights {
+  LossWeights() = default;
+  LossWeights(std::initializer_list<double> each) : in_order(each) {}
+  LossWeights(std::initializer_list<std::pair<const char*, double>> each)
+      : by_name(each.begin(), each.end()) {}
+  std::vector<double> in_order;
+  std::vector<std::pair<std::string, double>> by_name;
+};
+
+// Of a model with one output, or by the outputs' names: {{"price", {"mae"}}, ...}.
+struct MetricChoices {
+  MetricChoices() = default;
+  MetricChoices(std::initializer_list<Metric> list) : only(list) {}
+  MetricChoices(MetricList list) : only(std::move(list)) {}
+  MetricChoices(std::initializer_list<std::pair<const char*, MetricList>> each)
+      : by_name(each.begin(), each.end()) {}
+  MetricList only;
+  std::vector<std::pair<std::string, MetricList>> by_name;
 };
 
 struct CompileOptions {
-  OptimizerChoice optimizer = {};  // required: Keras's default, RMSprop, is not built yet
-  LossChoice loss = {};            // required
-  std::vector<std::string> metrics = {};
-  Policy dtype = Dtype::float32;  // float32, float64 or kMixedBfloat16
+  OptimizerChoice optimizer = {};  // none: Keras's default, RMSprop()
+  LossChoices loss = {};           // required
+  MetricChoices metrics = {};
+  Policy dtype = Dtype::float32;        // float32, float64, kMixedBfloat16 or kMixedFloat16
+  LossWeights loss_weights = {};        // of the outputs; 1 by default
+  MetricChoices weighted_metrics = {};  // as metrics, with the samples' weights
 };
 
-// Samples with targets: two tensors, or a Source, which must outlive the call.
+// The values of a model's inputs, of its targets or of sample weights: one tensor, or one for each
+// in order or by name. Samples are rows.
+struct Values {
+  Values() = default;
+  Values(Tensor tensor) : list{{"", std::move(tensor)}} {}
+  Values(std::initializer_list<Tensor> tensors) : Values(Tensors(tensors)) {}
+  Values(const Tensors& tensors) {
+    for (const Tensor& tensor : tensors) list.push_back({"", tensor});
+  }
+  Values(std::initializer_list<std::pair<const char*, Tensor>> tensors) {
+    for (const auto& [name, tensor] : tensors) list.push_back({name, tensor});
+  }
+  bool empty() const { return list.empty(); }
+  std::vector<NamedTensor> list;  // names are empty, or all given
+};
+
+// Samples with targets, and weights where they have some: tensors, or a Source, which must outlive
+// the call.
 struct Data {
   Data() = default;  // none
-  Data(Tensor x_values, Tensor y_values) : x(std::move(x_values)), y(std::move(y_values)) {}
+  Data(Values x_values, Values y_values, Values weights = {})
+      : x(std::move(x_values)), y(std::move(y_values)), sample_weight(std::move(weights)) {}
   Data(Source& samples) : source(&samples) {}
-  bool empty() const { return !source && !x.defined() && !y.defined(); }
-  Tensor x, y;
+  bool empty() const { return !source && x.empty() && y.empty(); }
+  Values x, y, sample_weight;
   Source* source = nullptr;
 };
 
@@ -70,6 +132,27 @@ struct FitOptions {
   int verbose = 1;    // 0 silent, 1 progress bar, 2 one line per epoch
   int threads = 0;    // 0: as in the last call; all cores at first
   std::optional<double> x_scale = {};  // multiplies x; default: as in the last call, 1 at first
+  // Of each sample in the loss: (samples,), or for each position (samples, T); by output if need
+  // be.
+  Values sample_weight = {};
+  // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
+  // named. Of training samples only.
+  std::map<int64_t, double> class_weight = {};
+  int64_t initial_epoch = 0;                // epochs before this one are done already
+  int64_t steps_per_epoch = 0;              // 0: one pass over the samples
+  int64_t validation_batch_size = 0;        // 0: as batch_size
+  int64_t validation_freq = 1;              // after every so many epochs
+  std::vector<CallbackRef> callbacks = {};  // callbacks.h
+};
+
+// One batch: all samples given.
+struct BatchOptions {
+  Values sample_weight = {};
+  std::map<int64_t, double> class_weight = {};  // of train_on_batch
+  Budget memory = {};
+  int threads = 0;
+  std::optional<double> x_scale = {};
+  uint64_t seed = 0;
 };
 
 struct EvaluateOptions {
@@ -77,6 +160,7 @@ struct EvaluateOptions {
   Budget memory = {};
   int threads = 0;
   std::optional<double> x_scale = {};
+  Values sample_weight = {};  // not for predict
 };
 using PredictOptions = EvaluateOptions;
 
@@ -120,17 +204,26 @@ class Model {
   // Trains. Throws UserError or DataError for what does not match the model, and DoesNotFit (with
   // the smallest budget and the largest batch that fit) before step 1 and with weights untouched;
   // BackendError when the loss is no longer finite.
-  History fit(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+  History fit(const Values& x, const Values& y, const FitOptions& options = {});
   History fit(Source& data, const FitOptions& options = {});
 
-  Results evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options = {});
+  Results evaluate(const Values& x, const Values& y, const EvaluateOptions& options = {});
   Results evaluate(Source& data, const EvaluateOptions& options = {});
 
-  Tensor predict(const Tensor& x, const PredictOptions& options = {});
+  Tensor predict(const Values& x, const PredictOptions& options = {});
   Tensor predict(Source& data, const PredictOptions& options = {});  // reads x only
+  // Of a model with several outputs: all of them.
+  Tensors predict_all(const Values& x, const PredictOptions& options = {});
+  Tensors predict_all(Source& data, const PredictOptions& options = {});
+
+  // One step on these samples, as they are; figures are this batch's alone. Repeated calls with
+  // batches of one size plan once.
+  Results train_on_batch(const Values& x, const Values& y, const BatchOptions& options = {});
+  Results test_on_batch(const Values& x, const Values& y, const BatchOptions& options = {});
+  Tensor predict_on_batch(const Values& x, const BatchOptions& options = {});
 
   // What fit() with these arguments would use, to the byte. Reserves and trains nothing.
-  PlanReport plan(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+  PlanReport plan(const Values& x, const Values& y, const FitOptions& options = {});
   PlanReport plan(Source& data, const FitOptions& options = {});
   // The same before there are data: whole batches of x in the model's dtype, no validation.
   PlanReport plan(const FitOptions& options = {});
@@ -142,10 +235,29 @@ class Model {
   void save_weights(const std::string& path);
   void load_weights(const std::string& path);
 
+  // The whole state of training between two calls: weights, optimiser, counts. A folder that is the
+  // old checkpoint until the new one is durable. load_checkpoint takes what ModelCheckpoint and
+  // BackupAndRestore wrote too; it throws DataError with the model untouched.
+  void save_checkpoint(const std::string& folder);
+  void load_checkpoint(const std::string& folder);
+
   std::vector<WeightInfo> weights();  // in creation order
   Tensors get_weights();              // copies, as weights()
   void set_weights(const Tensors& values);
   int64_t count_params() const;
+
+  // A model is a layer of another: its layers are part of that, under its name ("inner/dense"). The
+  // other starts with this one's weights, if there are any when its own are made.
+  Symbolic operator()(const Symbolic& in) const;
+  std::vector<Symbolic> operator()(const std::vector<Symbolic>& in) const;
+  operator LayerRef() const;
+  // The same; it runs in that mode whatever the outer model does: Keras's base(x, training=False).
+  LayerRef as_layer(std::optional<bool> training = {}) const;
+  const std::string& name() const;
+  void set_name(std::string name);
+  // By name or path ("inner/dense"). Throws UserError.
+  LayerRef get_layer(const std::string& name) const;
+  void set_trainable(bool trainable);  // of all its layers; compile() settles it
 
   // On values (in a Runtime), or on symbols in pl::function: x (B, ...) with the model's weights,
   // which a GradientTape watches.
@@ -164,7 +276,7 @@ class Model {
   // functions. It is built by the first data it sees, and must use the same layers whatever these
   // are; fit() plans and runs it like any other model.
   virtual Tensor call(const Tensor& x, bool training);
-  std::unique_ptr<ModelState> state_;
+  std::shared_ptr<ModelState> state_;  // shared with models that were made of this one
 
  private:
   void bind();

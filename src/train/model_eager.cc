@@ -81,19 +81,18 @@ Tensor Model::operator()(const Tensor& x, bool training) {
   if (!state_->network.built()) state_->build(x.shape().without_front());
   const Network& network = state_->network;
   if (network.input_shapes().size() != 1 || x.shape().without_front() != network.input_shapes()[0])
-    throw UserError("[call] " + network.calls()[0].layer->name + ": expected samples of shape " +
+    throw UserError("[call] " + network.calls()[0].path + ": expected samples of shape " +
                     network.input_shapes()[0].text() + ", received " + x.meta().text());
   const Dtype compute = state_->settings().dtype.compute;
   const std::vector<Variable> all = variables();
   Tensors weights;
-  for (const Variable& variable : all)
-    weights.push_back(weight_of(variable, training && !variable.trainable()));
+  auto moves = [&](size_t i) { return training && network.weights()[i].state; };
+  for (size_t i = 0; i < all.size(); ++i) weights.push_back(weight_of(all[i], moves(i)));
   const Tensor in = cast(x, network.vocabulary() > 0 ? Dtype::int32 : compute);
   const Tensor y =
       network.call({in}, weights, training, step_params(*state_, x.shape()[0]), compute)[0];
-  if (training && !VariableTracer::current())
-    for (const Variable& variable : all)
-      if (!variable.trainable()) variable.state()->wrote();
+  for (size_t i = 0; i < all.size() && !VariableTracer::current(); ++i)
+    if (moves(i)) all[i].state()->wrote();
   return y;
 }
 

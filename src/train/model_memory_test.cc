@@ -102,6 +102,31 @@ TEST(ModelMemory, TransientMemoryGoesBackAfterFit) {
   EXPECT_LT(after - start, report.persistent + 16 * kMiB);  // variables and kernels stay
 }
 
+TEST(ModelMemory, GoesBackWithTheModel) {
+  const Tensor x = zeros({Dtype::float32, {2048, 256}}), y = zeros({Dtype::int32, {2048}});
+  const auto train = [&](int64_t units) {
+    Sequential model = wide(units);
+    model.fit(x, y, {.batch_size = 2048, .verbose = 0, .threads = 1});
+    return process_resident();
+  };
+  train(64);  // libraries load their code
+  const Bytes before = process_resident();
+  const Bytes within = train(4096);
+  EXPECT_GT(within - before, 12 * kMiB);  // weights and Adam's slots
+  EXPECT_LT(process_resident() - before, 4 * kMiB);
+}
+
+TEST(ModelMemory, SteadyTrainingDoesNotGrow) {
+  const Tensor x = zeros({Dtype::float32, {640, 256}}), y = zeros({Dtype::int32, {640}});
+  Sequential model = wide(32);
+  Bytes early = 0, late = 0;
+  const auto watch = LambdaCallback({.on_epoch_end = [&](int64_t epoch, Logs&) {
+    (epoch == 4 ? early : late) = process_resident();
+  }});
+  model.fit(x, y, {.epochs = 60, .verbose = 0, .threads = 1, .callbacks = {watch}});
+  EXPECT_LT(late - early, kMiB);
+}
+
 TEST(ModelMemory, SummaryShowsBytesPerLayer) {
   Sequential model(Shape{8},
                    {Dense(16, {.activation = "relu"}), Dense(4, {.activation = "softmax"})});

@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 
 #include "base/error.h"
+#include "base/stop_signals.h"
 #include "data/tensor_source.h"
 #include "train/model.h"
 #include "train/model_state.h"
+#include "train/observers.h"
 #include "train/progress_bar.h"
 #include "train/summary.h"
 
@@ -16,19 +19,70 @@ namespace {
 // Of one epoch in a History: some numbers in vectors that grow by doubling.
 constexpr Bytes kHistoryBytes = 128;
 
-// The sources of a fit: training and validation samples, from tensors, a Source or a split.
+// Tensors in the order of `names`, by which they are given or not. `outputs` without a target are
+// not among the names.
+std::vector<NamedTensor> in_order(const Values& values, const std::vector<std::string>& names,
+                                  const char* what) {
+  std::vector<NamedTensor> list = values.list;
+  bool named = !list.empty();
+  for (const NamedTensor& entry : list) named = named && !entry.name.empty();
+  if (named) {
+    list.clear();
+    for (const std::string& name : names)
+      for (const NamedTensor& entry : values.list)
+        if (entry.name == name) list.push_back(entry);
+    if (list.size() != values.list.size() || list.size() != names.size()) {
+      std::string known, given;
+      for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+      for (const NamedTensor& entry : values.list)
+        given += (given.empty() ? "" : ", ") + entry.name;
+      throw UserError("[fit] " + std::string(what) + ": expected values for " + known +
+                      ", received " + given);
+    }
+  }
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i].name.empty())
+      list[i].name = list.size() == 1 ? what : what + std::string("[") + std::to_string(i) + "]";
+  return list;
+}
+
+// Names of the outputs that have targets.
+std::vector<std::string> target_names(const ModelState& state) {
+  std::vector<std::string> names;
+  if (!state.network.built() || !state.compiled) return names;
+  const std::vector<Head> heads = heads_of(*state.compiled, state.network);
+  for (size_t o = 0; o < heads.size(); ++o)
+    if (heads[o].has_target()) names.push_back(state.network.output_names()[o]);
+  return names;
+}
+
+std::unique_ptr<Source> source_of(const ModelState& state, const Values& x, const Values& y,
+                                  const Values& weights) {
+  if (x.empty()) throw DataError("[data] tensor x: expected values, received none");
+  const std::vector<std::string> targets = target_names(state);
+  return tensor_source(in_order(x, state.network.input_names(), "x"), in_order(y, targets, "y"),
+                       in_order(weights, targets, "sample_weight"));
+}
+
+bool weighted(const Source& source) {
+  return std::any_of(source.fields().begin(), source.fields().end(),
+                     [](const Field& field) { return field.role == Role::weight; });
+}
+
+// The sources of a fit: training and validation samples, from tensors, a Source or a split; with
+// weights where one of them has some.
 class FitSources {
  public:
-  FitSources(Source& data, const FitOptions& options) : train(&data) {
+  FitSources(const ModelState& state, Source& data, const FitOptions& options) : train(&data) {
     const double split = options.validation_split;
     if (!(split >= 0 && split < 1))
       throw UserError("[fit] validation_split: expected a share from 0 to below 1, received " +
                       std::to_string(split));
     if (!options.validation_data.empty()) {
       // Keras: validation_data wins over validation_split.
-      validation = options.validation_data.source;
-      if (!validation)
-        validation = own(tensor_source(options.validation_data.x, options.validation_data.y));
+      const Data& given = options.validation_data;
+      validation = given.source ? given.source
+                                : own(source_of(state, given.x, given.y, given.sample_weight));
     } else if (split > 0) {
       const auto at =
           static_cast<int64_t>(std::floor(static_cast<double>(data.size()) * (1 - split)));
@@ -36,10 +90,13 @@ class FitSources {
         throw UserError("[fit] validation_split: expected samples on both sides, received " +
                         std::to_string(split) + " of " + std::to_string(data.size()));
       validation = own(range_source(data, at, data.size() - at));
-      split_train_ = range_source(data, 0, at);
-      train = split_train_.get();
+      train = own(range_source(data, 0, at));
       extra_bytes = data.resident_bytes();  // the parts do not count it
     }
+    if (!options.class_weight.empty()) train = own(class_weights(*train, options.class_weight));
+    if (!validation) return;
+    if (weighted(*train) && !weighted(*validation)) validation = own(unit_weights(*validation));
+    if (weighted(*validation) && !weighted(*train)) train = own(unit_weights(*train));
   }
 
   Source* train;
@@ -48,10 +105,10 @@ class FitSources {
 
  private:
   Source* own(std::unique_ptr<Source> source) {
-    own_ = std::move(source);
-    return own_.get();
+    own_.push_back(std::move(source));
+    return own_.back().get();
   }
-  std::unique_ptr<Source> own_, split_train_;
+  std::vector<std::unique_ptr<Source>> own_;
 };
 
 Switches switches_of(const FitOptions& options) {
@@ -66,50 +123,86 @@ Switches switches_of(const FitOptions& options) {
 
 ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOptions& options) {
   state.require_compiled("fit");
-  if (options.epochs < 0)
-    throw UserError("[fit] epochs: expected 0 or more, received " + std::to_string(options.epochs));
+  auto expect = [](const char* what, int64_t value, int64_t least) {
+    if (value < least)
+      throw UserError("[fit] " + std::string(what) + ": expected " + std::to_string(least) +
+                      " or more, received " + std::to_string(value));
+  };
+  expect("epochs", options.epochs, 0);
+  expect("initial_epoch", options.initial_epoch, 0);
+  expect("steps_per_epoch", options.steps_per_epoch, 0);
+  expect("validation_batch_size", options.validation_batch_size, 0);
+  expect("validation_freq", options.validation_freq, 1);
   return ModelCall(state, {.kind = StepKind::train,
                            .data = sources.train,
                            .validation = sources.validation,
                            .batch = options.batch_size,
+                           .validation_batch = options.validation_batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
-                           .switches = switches_of(options)});
+                           .switches = switches_of(options),
+                           .callbacks = options.callbacks});
 }
 
-// Shows progress, and keeps the model's counters right even when an error ends the loop.
-class FitObserver : public TrainObserver {
+// Keeps the model's counters right even when an error ends the loop.
+class CounterObserver : public TrainObserver {
  public:
-  FitObserver(ModelState& state, TrainObserver* bar)
-      : state_(state), bar_(bar), steps_before_(state.iterations) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override {
-    if (bar_) bar_->on_epoch_begin(epoch, epochs, steps);
+  CounterObserver(ModelState& state, const TrainState& start)
+      : state_(state), steps_before_(start.steps_before), epochs_before_(start.epochs_before) {
+    state.iterations = steps_before_ + start.position.steps;
+    state.epochs = epochs_before_ + start.position.epoch - 1;
   }
-  void on_step(const StepEvent& event) override {
-    state_.iterations = steps_before_ + event.step;
-    if (bar_) bar_->on_step(event);
-  }
-  void on_epoch(const EpochEvent& event) override {
-    ++state_.epochs;
-    const std::vector<std::string>& metrics = state_.compiled->metrics;
-    auto& lists = history.history;
-    history.epoch.push_back(static_cast<int64_t>(history.epoch.size()));
-    lists["loss"].push_back(event.loss);
-    for (size_t m = 0; m < event.metrics.size(); ++m) lists[metrics[m]].push_back(event.metrics[m]);
-    if (event.val_loss) lists["val_loss"].push_back(*event.val_loss);
-    for (size_t m = 0; m < event.val_metrics.size(); ++m)
-      lists["val_" + metrics[m]].push_back(event.val_metrics[m]);
-    if (bar_) bar_->on_epoch(event);
-  }
-
-  History history;  // of the epochs so far
+  void on_step(const StepEvent& event) override { state_.iterations = steps_before_ + event.step; }
+  void on_epoch(const EpochEvent& event) override { state_.epochs = epochs_before_ + event.epoch; }
 
  private:
   ModelState& state_;
-  TrainObserver* bar_;
-  int64_t steps_before_;
+  int64_t steps_before_, epochs_before_;
 };
+
+// Last of the callbacks: the logs of each epoch, with what the others added.
+class HistoryRecorder : public Callback {
+ public:
+  void on_epoch_end(int64_t epoch, Logs& logs) override {
+    history.epoch.push_back(epoch);
+    for (const auto& [key, value] : logs) history.history[key].push_back(value);
+  }
+  const char* name() const override { return "History"; }
+  Json state() const override {
+    Json lists = Json::object(), epochs = Json::array();
+    for (int64_t epoch : history.epoch) epochs.push(epoch);
+    for (const auto& [key, values] : history.history) {
+      Json list = Json::array();
+      for (double value : values) list.push(real_json(value));
+      lists.set(key, std::move(list));
+    }
+    return Json::object().set("epoch", std::move(epochs)).set("history", std::move(lists));
+  }
+  void restore(const Json& state, const SafetensorsFile&, const std::string& what) override {
+    for (const Json& epoch : state.at("epoch", what).as_array(what))
+      history.epoch.push_back(epoch.as_integer(what));
+    for (const auto& [key, values] : state.at("history", what).as_object(what))
+      for (const Json& value : values.as_array(what))
+        history.history[key].push_back(real_from(value, what));
+  }
+
+  History history;
+};
+
+RunIdentity identity_of(const ModelState& state, const Source& data, const PlanReport& report,
+                        const FitOptions& options) {
+  return {.model = state.name,
+          .optimizer = report.optimizer,
+          .dtype = std::string(name_of(report.dtype)),
+          .data = data.name(),
+          .batch = report.batch,
+          .train_samples = data.size(),
+          .threads = report.threads,
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .numerics = report.numerics};
+}
 
 void announce(const PlanReport& report) {
   std::printf("Training will use %s", format_bytes(report.process).c_str());
@@ -122,39 +215,68 @@ void require_finite(const LoopResult& result, const Variables& variables) {
   constexpr const char* kRemedy = "; lower the optimizer's learning_rate, and check the data";
   if (!result.finite)
     throw BackendError("[fit] step " + std::to_string(result.steps) + ": the loss is not finite" +
-                       kRemedy);
+                       (result.cause.empty() ? "" : ": " + result.cause) + kRemedy);
   if (const std::string path = variables.first_non_finite(); !path.empty())
     throw BackendError("[fit] " + path + ": a value is not finite at the end" + kRemedy);
 }
 
 }  // namespace
 
-History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {
-  return fit(*tensor_source(x, y), options);
+History Model::fit(const Values& x, const Values& y, const FitOptions& options) {
+  return fit(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
 History Model::fit(Source& data, const FitOptions& options) {
   const Bytes peak_before = process_peak();
-  const FitSources sources(data, options);
+  const FitSources sources(*state_, data, options);
   ModelCall call = fit_call(*state_, sources, options);
   const PlanReport report = call.plan(options.memory, false);
+  const std::unique_ptr<Checkpoint> from = find_resume(options.callbacks, call.layout());
   Session session = call.start(report, options.seed);
   if (options.verbose > 0) announce(report);
 
   const Compiled& compiled = *state_->compiled;
+  std::optional<int64_t> steps_per_epoch;
+  if (options.steps_per_epoch > 0) steps_per_epoch = options.steps_per_epoch;
+  ModelInTraining training{.session = session,
+                           .compiled = compiled,
+                           .metrics = log_names(session.plan()),
+                           .epochs = options.epochs,
+                           .snapshot = report.snapshot,
+                           .callbacks = options.callbacks};
+  training.state.identity = identity_of(*state_, *sources.train, report, options);
+  training.state.steps_before = state_->iterations;
+  training.state.epochs_before = state_->epochs - options.initial_epoch;
+  const auto recorder = std::make_shared<HistoryRecorder>();
+  training.callbacks.push_back(recorder);
+  std::optional<StopSignals> signals;
+  for (const CallbackRef& callback : options.callbacks)
+    if (callback->wants_signals() && !signals) signals.emplace();
+  CallbackList callbacks(training, from.get());
+  if (const std::string warning = callbacks.warning(); !warning.empty())
+    std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
   const LoopOptions loop{.batch = call.batch(),
                          .epochs = options.epochs,
+                         .initial_epoch = options.initial_epoch,
+                         .validation_batch = call.validation_batch(),
+                         .validation_freq = options.validation_freq,
+                         .steps_per_epoch = steps_per_epoch,
                          .shuffle = options.shuffle,
                          .seed = options.seed,
-                         .learning_rate = compiled.optimizer->learning_rate,
-                         .steps_before = state_->iterations,
-                         .epochs_before = state_->epochs};
-  ProgressBar bar(stdout, compiled.metrics, options.verbose == 1);
-  FitObserver observer(*state_, options.verbose > 0 ? &bar : nullptr);
+                         .accumulate = accumulation_of(compiled),
+                         .steps_before = training.state.steps_before,
+                         .epochs_before = training.state.epochs_before,
+                         .start = training.state.position};
+  CounterObserver counters(*state_, training.state);
+  ProgressBar bar(stdout, training.metrics, options.verbose == 1);
+  Observers observers{&counters, options.verbose > 0 ? &bar : nullptr, &callbacks};
   const LoopResult result =
-      run_training(session, loop, *sources.train, sources.validation, observer);
+      run_training(session, loop, *sources.train, sources.validation, observers);
+  if (result.left)
+    callbacks.interrupted("fit", "call fit() again with the same arguments to go on");
+  if (result.steps > 0 && !result.left) finalize_variable_values(session);
 
-  History history = std::move(observer.history);
+  History history = std::move(recorder->history);
   history.steps = result.steps;
   history.step_ms = result.step_ms_median;
   history.planned_process = report.process;
@@ -163,17 +285,17 @@ History Model::fit(Source& data, const FitOptions& options) {
   // The system keeps one peak for the life of the process: it is this call's if it grew in it.
   const Bytes peak = process_peak();
   history.measured_process = peak > peak_before ? peak : process_resident();
-  require_finite(result, session.variables());
+  if (!training.nan_is_handled) require_finite(result, session.variables());
   call.keep_plan(session.take_plan());
   return history;
 }
 
-Results Model::evaluate(const Tensor& x, const Tensor& y, const EvaluateOptions& options) {
-  return evaluate(*tensor_source(x, y), options);
+Results Model::evaluate(const Values& x, const Values& y, const EvaluateOptions& options) {
+  return evaluate(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
 Results Model::evaluate(Source& data, const EvaluateOptions& options) {
-  const Compiled compiled = state_->require_compiled("evaluate");
+  state_->require_compiled("evaluate");
   ModelCall call(*state_, {.kind = StepKind::evaluate,
                            .data = &data,
                            .batch = options.batch_size,
@@ -182,41 +304,101 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
   Session session = call.start(call.plan(options.memory, false), 0);
   const Evaluated evaluation = pl::evaluate(session, data, call.batch());
   Results results{{"loss", evaluation.loss}};
-  for (size_t m = 0; m < compiled.metrics.size(); ++m)
-    results[compiled.metrics[m]] = evaluation.metrics[m];
+  const std::vector<std::string> names = log_names(session.plan());
+  for (size_t m = 0; m < names.size(); ++m) results[names[m]] = evaluation.metrics[m];
   call.keep_plan(session.take_plan());
   return results;
 }
 
-Tensor Model::predict(const Tensor& x, const PredictOptions& options) {
-  return predict(*tensor_source(x), options);
+Tensor Model::predict(const Values& x, const PredictOptions& options) {
+  return predict(*source_of(*state_, x, {}, {}), options);
 }
 
 Tensor Model::predict(Source& data, const PredictOptions& options) {
-  if (!state_->network.built()) state_->build(data.fields()[0].sample.shape);
-  const std::vector<Shape> outputs = state_->network.output_shapes();
-  const Meta meta{state_->settings().dtype.variable, outputs.at(0).with_front(data.size())};
+  state_->build_for(data);
+  if (const size_t outputs = state_->network.output_shapes().size(); outputs != 1)
+    throw UserError("[predict] expected a model with one output, received " +
+                    std::to_string(outputs) + "; call predict_all");
+  return predict_all(data, options)[0];
+}
+
+Tensors Model::predict_all(const Values& x, const PredictOptions& options) {
+  return predict_all(*source_of(*state_, x, {}, {}), options);
+}
+
+Tensors Model::predict_all(Source& data, const PredictOptions& options) {
+  state_->build_for(data);
+  Metas metas;
+  Bytes bytes = 0;
+  for (const Shape& shape : state_->network.output_shapes()) {
+    metas.push_back({state_->settings().dtype.variable, shape.with_front(data.size())});
+    bytes += metas.back().bytes();
+  }
   ModelCall call(*state_, {.kind = StepKind::predict,
                            .data = &data,
                            .batch = options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .extra_bytes = meta.bytes()});
+                           .extra_bytes = bytes});
   const PlanReport report = call.plan(options.memory, false);
   require_room(report);
-  Tensor result(meta);
+  Tensors results;
+  std::vector<void*> places;
+  for (const Meta& meta : metas) places.push_back(results.emplace_back(meta).data());
   Session session = call.start(report, 0);
-  pl::predict(session, data, call.batch(), result.data());
+  pl::predict(session, data, call.batch(), places);
   call.keep_plan(session.take_plan());
-  return result;
+  return results;
 }
 
-PlanReport Model::plan(const Tensor& x, const Tensor& y, const FitOptions& options) {
-  return plan(*tensor_source(x, y), options);
+namespace {
+
+int64_t rows_of(const Values& x) {
+  const bool known =
+      !x.empty() && x.list[0].values.defined() && x.list[0].values.shape().rank() > 0;
+  return known ? std::max<int64_t>(1, x.list[0].values.shape()[0]) : 1;
+}
+
+}  // namespace
+
+Results Model::train_on_batch(const Values& x, const Values& y, const BatchOptions& options) {
+  const History history = fit(x, y,
+                              {.batch_size = rows_of(x),
+                               .memory = options.memory,
+                               .shuffle = false,
+                               .seed = options.seed,
+                               .verbose = 0,
+                               .threads = options.threads,
+                               .x_scale = options.x_scale,
+                               .sample_weight = options.sample_weight,
+                               .class_weight = options.class_weight});
+  Results results;
+  for (const auto& [name, values] : history.history) results[name] = values.back();
+  return results;
+}
+
+Results Model::test_on_batch(const Values& x, const Values& y, const BatchOptions& options) {
+  return evaluate(x, y,
+                  {.batch_size = rows_of(x),
+                   .memory = options.memory,
+                   .threads = options.threads,
+                   .x_scale = options.x_scale,
+                   .sample_weight = options.sample_weight});
+}
+
+Tensor Model::predict_on_batch(const Values& x, const BatchOptions& options) {
+  return predict(x, {.batch_size = rows_of(x),
+                     .memory = options.memory,
+                     .threads = options.threads,
+                     .x_scale = options.x_scale});
+}
+
+PlanReport Model::plan(const Values& x, const Values& y, const FitOptions& options) {
+  return plan(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
 PlanReport Model::plan(Source& data, const FitOptions& options) {
-  const FitSources sources(data, options);
+  const FitSources sources(*state_, data, options);
   ModelCall call = fit_call(*state_, sources, options);
   PlanReport report = call.plan(options.memory, true);
   call.keep_plan();
@@ -229,7 +411,8 @@ PlanReport Model::plan(const FitOptions& options) {
                            .batch = options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .switches = switches_of(options)});
+                           .switches = switches_of(options),
+                           .callbacks = options.callbacks});
   PlanReport report = call.plan(options.memory, true);
   call.keep_plan();
   return report;

@@ -23,11 +23,15 @@ bool same_entries(const VariableLayout& a, const VariableLayout& b) {
 void ModelState::build(const Shape& input) {
   if (!network.built()) {
     if (layers.empty()) layers.push_back(subclass());
-    network = chain(input, layers);
+    network = chain(input, layers, name);
   } else if (input != network.input_shapes()[0]) {
-    throw UserError("[build] " + network.calls()[0].layer->name + ": expected samples of shape " +
+    throw UserError("[build] " + network.calls()[0].path + ": expected samples of shape " +
                     network.input_shapes()[0].text() + " as at first, received " + input.text());
   }
+}
+
+void ModelState::build_for(const Source& data) {
+  if (!network.built()) build(data.fields()[0].sample.shape);
 }
 
 void ModelState::require_built(const char* call) const {
@@ -67,6 +71,7 @@ Variables& ModelState::weights(uint64_t seed) {
     // move the weights.
     auto made = std::make_shared<Variables>(layout(false), compiled ? layout(true).bytes : 0);
     made->initialize(network, seed);
+    network.forget_values();
     variables = std::move(made);
   }
   return *variables;
@@ -79,9 +84,9 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
                     std::to_string(needs.batch));
   const bool training = needs.kind == StepKind::train;
   for (const Source* source : {needs.data, needs.validation})
-    if (source && needs.kind != StepKind::predict && source->fields().size() < 2)
+    if (source && needs.kind != StepKind::predict && fields_of(*source, Role::y).empty())
       throw UserError("[fit] expected samples with targets, received x alone");
-  if (needs.data && !state.network.built()) state.build(needs.data->fields()[0].sample.shape);
+  if (needs.data) state.build_for(*needs.data);
   state.require_built("plan");
   const double x_scale = needs.x_scale.value_or(state.x_scale);
   if (needs.data) {
@@ -92,24 +97,30 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
     sample_.x_scale = x_scale;
     batch_ = needs.batch;
   }
-  for (const Source* source : {needs.data, needs.validation}) {
+  for (Source* source : {needs.data, needs.validation}) {
     if (!source) continue;
     source_bytes_ += source->resident_bytes();
-    if (sample_of(*source, state.network, compiled_, x_scale) != sample_)
+    if (sample_of(*source, state.network, compiled_, x_scale) != sample_) {
+      std::string received;
+      for (const Field& field : source->fields())
+        received += (received.empty() ? "" : " with ") + field.sample.text();
       throw DataError(
-          "[fit] validation_data: expected samples like the training data's, received " +
-          source->fields()[0].sample.text() + " with " + source->fields()[1].sample.text());
+          "[fit] validation_data: expected samples like the training data's, received " + received);
+    }
     check_tokens(*source, state.network);
-    if (needs.kind != StepKind::predict && compiled_.loss.name == "sparse_categorical_crossentropy")
-      check_labels(*source, state.network.output_shapes()[0].back());
+    if (needs.kind != StepKind::predict) check_labels(*source, state.network, compiled_);
   }
   source_bytes_ += needs.extra_bytes;
   layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
+  const CallbackBill bill = callback_bill(needs.callbacks, layout_);
+  source_bytes_ += bill.resident;
+  snapshot_ = bill.wanted;
 }
 
 PlanKey ModelCall::key(int64_t batch) const {
   PlanKey key{.signatures = {}, .sample = sample_};
-  LoopOptions loop{.batch = batch};
+  LoopOptions loop{.batch = batch, .validation_batch = needs_.validation_batch};
+  if (needs_.kind == StepKind::train) loop.accumulate = accumulation_of(compiled_);
   const int64_t samples = needs_.data ? needs_.data->size() : batch;
   key.signatures =
       needs_.kind == StepKind::train
@@ -143,6 +154,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
     options.all = true;  // the message that follows names the smallest plan
     plan_ = plan_for(wanted, options);
   }
+  grant_snapshot(*plan_, snapshot_, budget_, system_limit());
   PlanReport report = describe(*plan_);
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
   report.model = state_.name;
@@ -165,6 +177,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   if (training) state_.detach_readers();
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
     variables.adopt(layout_);
+    for (const auto& [path, value] : plan_->slot_starts) variables.set_slot(path, value);
     state_.fresh_optimizer = false;
   }
   Session session(std::move(*plan_), state_.variables);

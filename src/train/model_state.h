@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "trace/variable.h"
 #include "train/budget.h"
+#include "train/callback_list.h"
 #include "train/loop.h"
 
 namespace pl {
@@ -50,6 +51,7 @@ struct ModelState {
   std::optional<std::pair<PlanKey, SessionPlan>> last;
 
   void build(const Shape& input);  // of a Sequential; throws UserError on another shape
+  void build_for(const Source& data);
   void require_built(const char* call) const;
   const Compiled& require_compiled(const char* call) const;
   CpuBackend& use_backend(int threads);
@@ -68,20 +70,24 @@ class ModelCall {
     Source* data = nullptr;
     Source* validation = nullptr;
     int64_t batch = 32;
+    int64_t validation_batch = 0;  // 0: as batch
     int threads = 0;
     std::optional<double> x_scale = std::nullopt;
     Bytes extra_bytes = 0;  // that the caller holds besides
     Switches switches = {};
+    std::vector<CallbackRef> callbacks = {};
   };
   // Builds the network if need be; throws UserError or DataError when data and model do not match.
   ModelCall(ModelState& state, const Needs& needs);
 
   int64_t batch() const { return batch_; }
+  int64_t validation_batch() const { return needs_.validation_batch; }
   // Plans, unless the last call's plan serves.
   PlanReport plan(const Budget& budget, bool want_max_batch);
   // After plan(): checks the room, brings the variables into place, reserves.
   Session start(const PlanReport& report, uint64_t seed);
   const SessionPlan& session_plan() const { return *plan_; }  // after plan()
+  const VariableLayout& layout() const { return layout_; }
   // After start() or plan(): leaves the plan with the model for the next call.
   void keep_plan(SessionPlan plan);
   void keep_plan() { keep_plan(std::move(*plan_)); }
@@ -96,6 +102,7 @@ class ModelCall {
   SampleSpec sample_;
   VariableLayout layout_;
   Bytes source_bytes_ = 0;
+  Bytes snapshot_ = 0;  // wanted for writing checkpoints beside training
   int64_t batch_ = 0;
   std::optional<Bytes> budget_;
   std::optional<SessionPlan> plan_;

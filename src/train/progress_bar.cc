@@ -1,5 +1,6 @@
 #include "train/progress_bar.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -72,8 +73,9 @@ std::string ProgressBar::figures(double loss, const std::vector<double>& metrics
   return out + figure("loss", loss);
 }
 
-void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) {
+void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps, int64_t done) {
   steps_ = steps;
+  before_ = done;
   started_ = drawn_ = now();
   if (epochs > 1)
     std::fprintf(stream_, "Epoch %lld/%lld\n", static_cast<long long>(epoch),
@@ -83,7 +85,8 @@ void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) {
 void ProgressBar::on_step(const StepEvent& event) {
   if (!live_ || now() - drawn_ < kRedrawSeconds || event.epoch_step == steps_) return;
   drawn_ = now();
-  const double spent = drawn_ - started_, each = spent / static_cast<double>(event.epoch_step);
+  const double spent = drawn_ - started_,
+               each = spent / static_cast<double>(event.epoch_step - before_);
   const double left = each * static_cast<double>(steps_ - event.epoch_step);
   std::fprintf(
       stream_, "\r\033[K%lld/%lld %s %s %s%s", static_cast<long long>(event.epoch_step),
@@ -96,12 +99,13 @@ void ProgressBar::on_step(const StepEvent& event) {
 
 void ProgressBar::on_epoch(const EpochEvent& event) {
   const double spent = now() - started_;
-  std::fprintf(stream_, "%s%lld/%lld %s %s %s%s%s\n", live_ ? "\r\033[K" : "",
-               static_cast<long long>(steps_), static_cast<long long>(steps_),
-               bar(1, color_).c_str(), duration(spent).c_str(),
-               per_step(spent / static_cast<double>(steps_ > 0 ? steps_ : 1)).c_str(),
-               figures(event.loss, event.metrics, "").c_str(),
-               event.val_loss ? figures(*event.val_loss, event.val_metrics, "val_").c_str() : "");
+  std::fprintf(
+      stream_, "%s%lld/%lld %s %s %s%s%s\n", live_ ? "\r\033[K" : "",
+      static_cast<long long>(steps_), static_cast<long long>(steps_), bar(1, color_).c_str(),
+      duration(spent).c_str(),
+      per_step(spent / static_cast<double>(std::max<int64_t>(1, steps_ - before_))).c_str(),
+      figures(event.loss, event.metrics, "").c_str(),
+      event.val_loss ? figures(*event.val_loss, event.val_metrics, "val_").c_str() : "");
   std::fflush(stream_);
 }
 

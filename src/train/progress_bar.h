@@ -14,7 +14,7 @@ namespace pl {
 class ProgressBar : public TrainObserver {
  public:
   ProgressBar(std::FILE* stream, std::vector<std::string> metrics, bool live = true);
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps) override;
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps, int64_t done) override;
   void on_step(const StepEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
 
@@ -23,7 +23,7 @@ class ProgressBar : public TrainObserver {
   std::FILE* stream_;
   std::vector<std::string> metrics_;
   bool live_, color_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, before_ = 0;  // of the epoch; made before this process
   double started_ = 0, drawn_ = 0;  // seconds
 };
 

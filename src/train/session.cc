@@ -8,10 +8,24 @@
 
 namespace pl {
 
+std::vector<std::string> log_names(const SessionPlan& plan) {
+  std::vector<std::string> names;
+  for (const LogTerm& term : plan.step.logs) names.push_back(term.name);
+  return names;
+}
+
+void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
+                    std::optional<Bytes> system) {
+  plan.snapshot = 0;
+  const Bytes process = plan.process() + wanted;
+  if ((!budget || process <= *budget) && (!system || process <= *system)) plan.snapshot = wanted;
+}
+
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
   release_code_pages();
   variables_ = std::make_shared<Variables>(plan_.layout);
   variables_->initialize(network, seed);
+  for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
   start();
 }
 
@@ -23,6 +37,15 @@ Session::Session(SessionPlan plan, std::shared_ptr<Variables> variables)
 }
 
 void Session::start() {
+  if (plan_.optimizer && plan_.optimizer->iterations_slot() >= 0) {
+    const Optimizer& optimizer = *plan_.optimizer;
+    const std::string path =
+        std::string(optimizer.name()) + "/" +
+        optimizer.shared_slots(Dtype::float32)[index(optimizer.iterations_slot())].name;
+    for (size_t i = 0; i < plan_.layout.entries.size(); ++i)
+      if (plan_.layout.entries[i].path == path)
+        iterations_ = static_cast<const double*>(variables_->at(i));
+  }
   for (Prepared& prepared : plan_.prepared)
     if (prepared.kernels.nodes.empty())
       prepared.kernels = plan_.memory->book.kernels(prepared.graph);
@@ -35,10 +58,19 @@ void Session::start() {
         std::make_unique<Executor>(prepared.graph, prepared.plan, prepared.kernels, view));
 }
 
-void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+void Session::write_params(size_t signature, const StepParams& params) {
   const size_t last = plan_.prepared[signature].graph.inputs.size() - 1;
   std::memcpy(executors_[signature]->input(last), &params, sizeof params);
+}
+
+void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+  write_params(signature, params);
   executors_[signature]->step(times);
+}
+
+bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
+  write_params(signature, params);
+  return executors_[signature]->step_if_finite(times);
 }
 
 Bytes Session::used_bytes() const {
@@ -50,6 +82,28 @@ Bytes Session::used_bytes() const {
 SessionPlan Session::take_plan() {
   executors_.clear();
   return std::move(plan_);
+}
+
+UpdateMoment update_moment(const Session& session, int64_t steps_before) {
+  const Optimizer& optimizer = *session.plan().optimizer;
+  const double* counted = session.counted_iterations();
+  const int64_t iterations = counted ? static_cast<int64_t>(*counted) : steps_before;
+  const int64_t steps = optimizer.update_options().gradient_accumulation_steps.value_or(1);
+  return {(iterations + 1) % steps != 0, iterations / steps + 1, optimizer.rate_at(iterations)};
+}
+
+void finalize_variable_values(Session& session) {
+  const Optimizer& optimizer = *session.plan().optimizer;
+  if (!optimizer.update_options().use_ema) return;
+  const Variables& variables = session.variables();
+  const auto& entries = variables.layout().entries;
+  for (size_t w = 0; w < entries.size(); ++w) {
+    const std::string average =
+        std::string(optimizer.name()) + "/" + entries[w].path + "/" + kAverageSlot;
+    for (size_t i = w + 1; i < entries.size(); ++i)
+      if (entries[i].path == average)
+        std::memcpy(variables.at(w), variables.at(i), static_cast<size_t>(entries[w].meta.bytes()));
+  }
 }
 
 double kept_scalar(const Session& session, size_t signature, size_t i) {

@@ -49,10 +49,15 @@ struct SessionPlan {
   VariableLayout layout;
   Bytes arena = 0;  // the largest of the plans
   Bytes fixed = 0;  // bound of everything else the process holds
-  Bytes process() const { return arena + fixed; }
-  Bytes floor = 0;     // certificate: no plan under these switches needs less (process bytes)
-  size_t fullest = 0;  // the plan that sets the arena
-  size_t metrics = 0;  // kept behind the loss in every signature but predict
+  // For writing checkpoints beside training; granted where the chosen plan leaves room for it, so
+  // that it never makes a step slower. Not in `frontier`, whose plans can do without.
+  Bytes snapshot = 0;
+  Bytes process() const { return arena + fixed + snapshot; }
+  Bytes floor = 0;         // certificate: no plan under these switches needs less (process bytes)
+  size_t fullest = 0;      // the plan that sets the arena
+  StepLayout step;         // of every signature but predict
+  OptimizerRef optimizer;  // null when nothing is trained
+  std::vector<SlotStart> slot_starts;  // of its slots
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -71,6 +76,13 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                          Bytes source_bytes, const VariableLayout* layout = nullptr,
                          const PlanOptions& options = {});
 
+// Names of the log's terms beside the loss.
+std::vector<std::string> log_names(const SessionPlan& plan);
+
+// Grants the snapshot if the plan with it is within the budget and the system's limit.
+void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
+                    std::optional<Bytes> system);
+
 class Session {
  public:
   // Makes the variables, initialised from the seed, and the transient part of the arena.
@@ -84,11 +96,18 @@ class Session {
   const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
   Executor& executor(size_t signature) { return *executors_[signature]; }
   void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+  // The same, but leaves the weights as they are where the loss is not finite; false then.
+  bool run_if_finite(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+
+  void write_params(size_t signature, const StepParams& params);
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 
   Variables& variables() { return *variables_; }
   const Variables& variables() const { return *variables_; }
+
+  // Steps whose gradients were used, where the optimiser counts them; else null.
+  const double* counted_iterations() const { return iterations_; }
 
   // Ends the session but for its plan with the prepared kernels, for another one.
   SessionPlan take_plan();
@@ -100,7 +119,19 @@ class Session {
   std::shared_ptr<Variables> variables_;
   Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
+  const double* iterations_ = nullptr;
 };
+
+// What the next training step is to the optimiser, after so many steps.
+struct UpdateMoment {
+  bool accumulate = false;  // it adds up gradients
+  int64_t update = 0;       // counted from 1
+  double learning_rate = 0;
+};
+UpdateMoment update_moment(const Session& session, int64_t steps_before);
+
+// Puts the averages that the optimiser keeps (use_ema) in the place of the weights.
+void finalize_variable_values(Session& session);
 
 // Value of a kept scalar, float32 or float64.
 double kept_scalar(const Session& session, size_t signature, size_t i);

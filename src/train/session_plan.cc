@@ -190,12 +190,18 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   const auto start = std::chrono::steady_clock::now();
   SessionPlan result;
   result.signatures = signatures;
-  result.metrics = compiled.metrics.size();
+  if (std::any_of(signatures.begin(), signatures.end(),
+                  [](const Signature& s) { return s.kind == StepKind::train; })) {
+    result.optimizer = compiled.optimizer;
+    result.slot_starts = slot_starts(network, compiled);
+  }
   result.memory = options.memory ? options.memory : std::make_shared<PlanMemory>(backend);
   std::vector<Graph> graphs;
   size_t fused_nodes = 0;
   for (const Signature& signature : signatures) {
-    graphs.push_back(trace_step(network, compiled, signature, sample));
+    StepLayout step;
+    graphs.push_back(trace_step(network, compiled, signature, sample, &step));
+    if (signature.kind != StepKind::predict) result.step = std::move(step);
     fused_nodes += run_counted_passes(graphs.back());
   }
   // The signature with the most variables (a training one, if any) fixes the layout for all.

@@ -18,10 +18,11 @@ class SessionBudgets : public ::testing::TestWithParam<const char*> {
                             loss_from_name("sparse_categorical_crossentropy"),
                             {"accuracy"},
                             Dtype::float32};
-    return plan_session(model.build(model.input, model.classes), compiled, backend_,
-                        {{StepKind::train, 240}, {StepKind::evaluate, 240}, {StepKind::train, 5}},
-                        {{Dtype::uint8, model.input}, {Dtype::int32, Shape{}}, 1.0 / 255, false}, 0,
-                        nullptr, options);
+    return plan_session(
+        model.build(model.input, model.classes), compiled, backend_,
+        {{StepKind::train, 240}, {StepKind::evaluate, 240}, {StepKind::train, 5}},
+        {{{Dtype::uint8, model.input}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false}, 0, nullptr,
+        options);
   }
 
   CpuBackend backend_{2};

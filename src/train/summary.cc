@@ -66,11 +66,12 @@ std::string shape_text(const Shape& shape) {
 }
 
 struct LayerBytes {
-  int64_t count = 0;
+  int64_t count = 0, slot_count = 0;
   Bytes weights = 0, gradients = 0, slots = 0;
 
   LayerBytes& operator+=(const LayerBytes& other) {
     count += other.count;
+    slot_count += other.slot_count;
     weights += other.weights;
     gradients += other.gradients;
     slots += other.slots;
@@ -91,7 +92,10 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
     sum.weights += grant;
     if (!compiled || !weight.trainable) continue;
     sum.gradients += grant;
-    sum.slots += grant * static_cast<Bytes>(compiled->optimizer->slots().size());
+    for (const Slot& slot : compiled->optimizer->slots(weight.path, meta)) {
+      sum.slot_count += slot.meta.elements();
+      sum.slots += align_up(slot.meta.bytes(), CpuBackend::kAlignment);
+    }
   }
   return sum;
 }
@@ -99,7 +103,7 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
 // The layer that a path belongs to: a name may have slashes itself ("block_0/ln_1").
 std::string layer_of(const Network& network, const std::string& path) {
   for (const Network::Call& call : network.calls()) {
-    const std::string& name = call.layer->name;
+    const std::string& name = call.path;
     if (path == name || path.starts_with(name + "/")) return name;
   }
   return path.substr(0, path.find('/'));
@@ -119,8 +123,10 @@ std::string totals(const Network& network, const LayerBytes& sum, const Compiled
                     line("Trainable params", trainable, trainable * size) +
                     line("Non-trainable params", fixed, fixed * size);
   if (!compiled) return out + " compile() first to see what training takes\n";
-  const auto slots = static_cast<int64_t>(compiled->optimizer->slots().size());
-  out += line("Optimizer params", trainable * slots, trainable * slots * size);
+  int64_t slots = sum.slot_count;
+  for (const Slot& slot : compiled->optimizer->shared_slots(compiled->dtype.variable))
+    slots += slot.meta.elements();
+  out += line("Optimizer params", slots, slots * size);
   const auto at_peak = [&](Category category) {
     return format_bytes(report.categories[index(static_cast<int>(category))]);
   };
@@ -197,19 +203,25 @@ std::string summarize(const std::string& name, const Network& network, const Com
     }
     table.add(std::move(row));
   };
-  if (!network.input_shapes().empty())
-    add("input (Input)", shape_text(network.input_shapes()[0]), "input", {});
+  // What is kept of the inputs is shown with the first.
+  for (size_t i = 0; i < network.input_shapes().size(); ++i)
+    add(network.input_names()[i] + " (Input)", shape_text(network.input_shapes()[i]),
+        i == 0 ? "input" : "", {});
   LayerBytes sum;
   std::map<const Layer*, bool> seen;
   for (const Network::Call& call : network.calls()) {
     if (seen[call.layer.get()]) continue;  // a shared layer is one line
     seen[call.layer.get()] = true;
     const LayerBytes layer = layer_bytes(network, call, compiled);
-    add(call.layer->name + " (" + call.layer->kind() + ")", shape_text(call.shape),
-        call.layer->name, layer);
+    add(call.path + " (" + call.layer->kind() + ")", shape_text(call.shape), call.path, layer);
     sum += layer;
   }
-  if (compiled && kept["loss"] > 0) add("loss (" + compiled->loss.name + ")", "", "loss", {});
+  if (compiled && kept["loss"] > 0) {
+    std::string names;
+    for (const Head& head : heads_of(*compiled, network))
+      if (head.loss) names += (names.empty() ? "" : ", ") + head.loss->name;
+    add("loss (" + names + ")", "", "loss", {});
+  }
   std::vector<std::string> last{"total", "", grouped(sum.count), format_bytes(sum.weights)};
   if (compiled) {
     last.push_back(format_bytes(sum.gradients));

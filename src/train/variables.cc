@@ -25,9 +25,30 @@ void Variables::initialize(const Network& network, uint64_t seed) {
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const auto& entry = layout_.entries[i];
     std::string initializer = "zeros";
-    for (const NetworkWeight& weight : network.weights())
-      if (weight.path == entry.path) initializer = weight.initializer;
-    pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
+    const void* existing = nullptr;
+    for (const NetworkWeight& weight : network.weights()) {
+      if (weight.path != entry.path) continue;
+      initializer = weight.initializer;
+      if (weight.values)
+        existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
+    }
+    if (existing) {
+      std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
+    } else {
+      pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
+    }
+  }
+}
+
+void Variables::set_slot(const std::string& path, double value) {
+  for (size_t i = 0; i < layout_.entries.size(); ++i) {
+    const auto& entry = layout_.entries[i];
+    if (entry.path != path) continue;
+    const int64_t count = entry.meta.elements();
+    if (entry.meta.dtype == Dtype::float64)
+      std::fill_n(static_cast<double*>(at(i)), count, value);
+    else
+      std::fill_n(static_cast<float*>(at(i)), count, static_cast<float>(value));
   }
 }
 

@@ -22,6 +22,9 @@ class Variables {
 
   void initialize(const Network& network, uint64_t seed);  // weights; slots become zero
 
+  // Fills a slot with a number.
+  void set_slot(const std::string& path, double value);
+
   // Takes over another layout with the same weights, which keep their values; slots become zero.
   // In place when it is within the capacity; else weights are copied once, and both copies exist
   // for that moment.

@@ -20,6 +20,7 @@ const Case kCases[] = {
     {"MnistCnnB32", "mnist-cnn", "32", "3"},
     {"SmallCnnB32", "small-cnn", "32", "2"},
     {"GptTinyB4", "gpt-tiny", "4", "2"},
+    {"LstmB16", "lstm", "16", "2"},
     {"SlowGptTinyB32", "gpt-tiny", "32", "1"},
     {"Resnet18B8", "resnet18", "8", "2", "64x64x3"},
     {"UnetB8", "unet", "8", "1", "64x64x3"},

@@ -1,5 +1,5 @@
-// --dtype mixed_bfloat16: losses beside float32's, the promise, and a processor that multiplies no
-// bfloat16.
+// --dtype mixed_bfloat16 and mixed_float16: losses beside float32's, the promise, and a processor
+// that multiplies no bfloat16.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -127,10 +127,9 @@ TEST(MixedPolicy, TakesHalfOfTheActivations) {
   EXPECT_LT(narrow / wide, 0.6);
 }
 
-TEST(MixedPolicy, OfFloat16IsRefusedWithAWayOut) {
-  const Finished done = plimsoll({"plan", "mlp", "--dtype", "mixed_float16"});
-  EXPECT_EQ(done.exit, 2);
-  EXPECT_NE(done.err.find("mixed_bfloat16"), std::string::npos) << done.err;
+TEST(MixedPolicy, OfFloat16ScalesTheLoss) {
+  for (const Case& c : {kCases[0], kCases[1]})
+    expect_close(losses(c, {"--dtype", "mixed_float16"}), losses(c, {}));
 }
 
 }  // namespace

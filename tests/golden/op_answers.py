@@ -23,8 +23,8 @@ MOST_VALUES = 128  # stored for an output; larger ones are thinned out
 
 def step_params(raw):
     """struct StepParams of src/op/step_params.h."""
-    step, seed, rate, scale, rows, offset, _, band = struct.unpack("<qQddqqqq", bytes(raw[:64].tolist()))
-    return {"step": step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
+    step, seed, rate, update, rows, offset, _, band = struct.unpack("<qQdqqqqq", bytes(raw[:64].tolist()))
+    return {"step": step, "update": update or step, "seed": seed, "learning_rate": rate, "rows": rows, "row_offset": offset,
             "band": band}
 
 
@@ -365,6 +365,23 @@ def sgd_momentum(attrs, w, velocity, g, params):
     return w + (momentum * velocity - rate * g if attrs.get("nesterov") else velocity), velocity
 
 
+def sparsemax(attrs, x):
+    ordered = -np.sort(-x, axis=-1)
+    sums = np.cumsum(ordered, axis=-1) - 1
+    ranks = np.arange(1, x.shape[-1] + 1)
+    count = np.sum(ordered - sums / ranks > 0, axis=-1, keepdims=True)
+    return np.maximum(x - np.take_along_axis(sums, np.maximum(count, 1) - 1, -1) / count, 0)
+
+
+def constrain(attrs, w):
+    if attrs["kind"] == "non_neg":
+        return np.maximum(w, 0)
+    norms = np.sqrt(np.sum(np.square(w), axis=tuple(attrs["axes"]), keepdims=True))
+    rate = attrs["rate"]
+    desired = rate * np.clip(norms, attrs["least"], attrs["most"]) + (1 - rate) * norms
+    return w * (desired / (1e-7 + norms))
+
+
 def adam(attrs, w, m, v, g, params):
     p = step_params(params)
     b1, b2 = attrs.get("beta_1", 0.9), attrs.get("beta_2", 0.999)
@@ -417,6 +434,108 @@ def dropout(attrs, x, params):
         if word / 2**32 >= rate:
             y[i] = x.flat[i] / (1 - rate)
     return y.reshape(x.shape)
+
+
+def words_of(attrs, p, block):
+    key = philox(halves(attrs["stream"]) + [0, 0], halves(p["seed"]))[:2]
+    return [(w + 0.5) / 2**32 for w in philox(halves(block) + halves(p["step"]), key)]
+
+
+def random(attrs, params):
+    p, shape = step_params(params), attrs["shape"]
+    count = int(np.prod(shape))
+    base = p["row_offset"] * (count // shape[0]) if attrs.get("rows") and len(shape) and count else 0
+    y = np.zeros(count)
+    for i in range(count):
+        block, lane = divmod(base + i, 4)
+        u = words_of(attrs, p, block)
+        if attrs["distribution"] == "uniform":
+            y[i] = attrs["a"] + (attrs["b"] - attrs["a"]) * u[lane]
+        else:
+            pair = u[lane // 2 * 2:lane // 2 * 2 + 2]
+            turn = (np.cos, np.sin)[lane % 2](2 * np.pi * pair[1])
+            y[i] = attrs["a"] + attrs["b"] * np.sqrt(-2 * np.log(pair[0])) * turn
+    return y.reshape(shape)
+
+
+def resize(attrs, x):
+    """Between the centres of pixels; the edge goes on for ever."""
+    for axis, size in zip((1, 2), attrs["size"]):
+        at = (np.arange(size) + 0.5) * x.shape[axis] / size - 0.5
+        if attrs["interpolation"] == "nearest":
+            x = np.take(x, np.floor(at + 0.5 + 1e-9).astype(int), axis)
+            continue
+        low = np.floor(at).astype(int)
+        share = (at - low).reshape([-1 if a == axis else 1 for a in range(4)])
+        ends = [np.take(x, np.clip(low + i, 0, x.shape[axis] - 1), axis) for i in (0, 1)]
+        x = ends[0] * (1 - share) + ends[1] * share
+    return x
+
+
+def transposed(linear, attrs, dy, shape):
+    """The gradient of a linear map of images, column by column."""
+    image = shape[1:]
+    dx = np.zeros(shape)
+    for i in range(int(np.prod(image))):
+        one = np.zeros(image).ravel()
+        one[i] = 1
+        made = linear(np.broadcast_to(one.reshape(image), shape))
+        dx.reshape(shape[0], int(np.prod(image)))[:, i] = (made * dy).sum((1, 2, 3))
+    return dx
+
+
+def resize_gradient(attrs, dy):
+    back = dict(attrs, size=dy.shape[1:3])
+    return transposed(lambda x: resize(back, x), attrs, dy,
+                      (dy.shape[0], *attrs["size"], dy.shape[3]))
+
+
+def affine(attrs, p, sample):
+    """Maps (x, y) of the result to (x, y) of the image, as Keras's layers do."""
+    height, width = attrs["from"]
+    u = words_of(attrs, p, 0 if attrs["kind"] == "crop" else p["row_offset"] + sample)
+    drawn = [attrs["low%d" % i] + (attrs["high%d" % i] - attrs["low%d" % i]) * u[i] for i in (0, 1)]
+    cx, cy = (width - 1) / 2, (height - 1) / 2
+    if attrs["kind"] == "flip":
+        flipped = u[0] <= 0.5
+        sides, upside = flipped and attrs["high0"] > 0, flipped and attrs["high1"] > 0
+        return np.array([[-1 if sides else 1, 0, width - 1 if sides else 0],
+                         [0, -1 if upside else 1, height - 1 if upside else 0]])
+    if attrs["kind"] == "crop":
+        return np.array([[1, 0, int(u[1] * (width - attrs["size"][1] + 1))],
+                         [0, 1, int(u[0] * (height - attrs["size"][0] + 1))]])
+    if attrs["kind"] == "rotation":
+        c, s = np.cos(2 * np.pi * drawn[0]), np.sin(2 * np.pi * drawn[0])
+        return np.array([[c, -s, cx - cx * c + cy * s], [s, c, cy - cx * s - cy * c]])
+    if attrs["kind"] == "translation":
+        return np.array([[1, 0, -drawn[1] * width], [0, 1, -drawn[0] * height]])
+    zy = 1 + drawn[0]
+    zx = zy if attrs["joint"] else 1 + drawn[1]
+    return np.array([[zx, 0, cx * (1 - zx)], [0, zy, cy * (1 - zy)]])
+
+
+def random_image(attrs, x, params):
+    import jax
+    from jax.scipy.ndimage import map_coordinates
+
+    jax.config.update("jax_enable_x64", True)
+    p, y = step_params(params), np.zeros((x.shape[0], *attrs["size"], x.shape[3]))
+    exact = attrs["kind"] in ("flip", "crop") or attrs["interpolation"] == "nearest"
+    rows, columns = np.indices(attrs["size"])
+    for b in range(x.shape[0]):
+        m = affine(attrs, p, b)
+        at = [m[1, 0] * columns + m[1, 1] * rows + m[1, 2],
+              m[0, 0] * columns + m[0, 1] * rows + m[0, 2]]
+        for c in range(x.shape[3]):
+            y[b, :, :, c] = map_coordinates(x[b, :, :, c], at, order=0 if exact else 1,
+                                            mode=attrs["fill_mode"], cval=attrs["fill_value"])
+    return y
+
+
+def random_image_gradient(attrs, dy, params):
+    plain = dict(attrs, fill_value=0.0)
+    return transposed(lambda x: random_image(plain, x, params), attrs, dy,
+                      (dy.shape[0], *attrs["from"], dy.shape[3]))
 
 
 # ---- the rest
@@ -493,9 +612,9 @@ CONSTANTS = {"scale": ["factor", "offset"], "leaky_relu": ["alpha"],
              "gelu_gradient": ["approximate"], "dropout": ["rate", "stream", "rows"]}
 
 
-def fused_pointwise(attrs, *operands):
+def fused_pointwise(attrs, *operands, values=None):
     """Runs the program of src/op/tile_program.h one op after the other."""
-    values = list(operands)
+    values = list(operands) if values is None else values
     for line in attrs["program"].split(";"):
         name, *words = line.split(" ")
         names = CONSTANTS.get(name, [])
@@ -504,6 +623,50 @@ def fused_pointwise(attrs, *operands):
         args = [values[i] for i in ids]
         values.append(args[0] if name == "cast" else OPS[name](dict(zip(names, numbers)), *args))
     return values[-1]
+
+
+def step_program(attrs, operands, params):
+    """The values of a program of src/op/step_program.h that are its outputs."""
+    p, scalars = step_params(params), []
+    for line in filter(None, attrs.get("scalars", "").split(";")):
+        name, *words = line.split(" ")
+        if name == "constant":
+            scalars.append(float(words[0]))
+        elif name == "multiple":
+            scalars.append(float(scalars[int(words[0])] % float(words[1]) == 0))
+        else:
+            scalars.append({
+                "rate": lambda: p["learning_rate"],
+                "step": lambda: float(p["update"]),
+                "power": lambda a, b: a ** b,
+                "sqrt": math.sqrt,
+                "add": lambda a, b: a + b,
+                "subtract": lambda a, b: a - b,
+                "multiply": lambda a, b: a * b,
+                "divide": lambda a, b: a / b,
+                "minimum": min,
+                "maximum": max,
+                "greater": lambda a, b: float(a > b),
+            }[name](*(scalars[int(word)] for word in words)))
+    values = list(operands) + [np.float64(scalars[i]) for i in attrs.get("uses", [])]
+    if attrs["program"]:
+        fused_pointwise(attrs, *operands, values=values)
+    return [values[i] for i in attrs["outputs"]]
+
+
+def update(attrs, *operands):
+    guarded = attrs.get("guarded", 0)
+    tensors, params = operands[:-2] if guarded else operands[:-1], operands[-1]
+    outputs = step_program(attrs, tensors, params)
+    if guarded and not operands[-2] > 0:
+        return tuple(tensors[:len(outputs)])
+    return tuple(np.broadcast_to(x, tensors[0].shape) for x in outputs)
+
+
+def sum_squares(attrs, *operands):
+    shape = np.broadcast_shapes(*(x.shape for x in operands[:-1]))
+    outputs = step_program(attrs, operands[:-1], operands[-1])
+    return tuple(np.square(np.broadcast_to(x, shape)).sum() for x in outputs)
 
 
 # ---- recurrent ops: a step at a time, all samples at once
@@ -716,6 +879,11 @@ OPS = {
     "avg_pool_gradient": avg_pool_gradient,
     "upsample": upsample,
     "upsample_gradient": upsample_gradient,
+    "resize": resize,
+    "resize_gradient": resize_gradient,
+    "random": random,
+    "random_image": random_image,
+    "random_image_gradient": random_image_gradient,
     "max_pool": max_pool,
     "max_pool_gradient": max_pool_gradient,
     "conv2d_pool": conv2d_pool,
@@ -736,6 +904,9 @@ OPS = {
     "sgd": lambda a, w, g, params: w - step_params(params)["learning_rate"] * g,
     "sgd_momentum": sgd_momentum,
     "adam": adam,
+    "update": update,
+    "sum_squares": sum_squares,
+    "constrain": constrain,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
     "assign": lambda a, variable, value: value,
@@ -758,6 +929,7 @@ OPS = {
     "sigmoid": lambda a, x: 1 / (1 + np.exp(-x)),
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
+    "softplus": lambda a, x: np.logaddexp(x, 0),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
     "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
@@ -769,6 +941,8 @@ OPS = {
     "fill": lambda a: np.full(a["shape"], a["value"]),
     "broadcast_to": lambda a, x: np.broadcast_to(x, front(a["shape"], x)),
     "softmax": lambda a, x: softmax(x),
+    "log_softmax": lambda a, x: np.log(softmax(x)),
+    "sparsemax": sparsemax,
     "softmax_gradient": lambda a, y, dy: y * (dy - (y * dy).sum(-1, keepdims=True)),
     "dropout": dropout,
     "dropout_gradient": dropout,

@@ -1,0 +1,154 @@
+// GroupNormalization, RMSNormalization and UnitNormalization, composed of ops. Moments are float32
+// in mixed precision, as in Keras.
+#include "base/error.h"
+#include "model/layers.h"
+#include "model/rules.h"
+#include "op/functions.h"
+
+namespace pl {
+namespace {
+
+const Shape& expect_one(const std::vector<Shape>& in) {
+  if (in.size() != 1 || in[0].rank() < 1)
+    throw UserError("expected one input of at least one dimension, received " +
+                    (in.empty() ? "nothing" : in[0].text()));
+  return in[0];
+}
+
+// Axis of a sample's shape for Keras's, which counts the batch.
+int sample_axis(int64_t wanted, const Shape& sample) {
+  const int64_t axis = wanted < 0 ? wanted + sample.rank() : wanted - 1;
+  if (axis < 0 || axis >= sample.rank())
+    throw UserError("expected an axis behind the batch, received " + std::to_string(wanted) +
+                    " for " + sample.text());
+  return static_cast<int>(axis);
+}
+
+void expect_epsilon(const char* kind, double epsilon) {
+  if (!(epsilon > 0 && epsilon < 1))
+    throw UserError("[" + std::string(kind) +
+                    "] epsilon: expected a number between 0 and 1, received " +
+                    std::to_string(epsilon));
+}
+
+class GroupNormalizationLayer final : public Layer {
+ public:
+  explicit GroupNormalizationLayer(GroupNormalizationOptions options)
+      : options_(std::move(options)) {
+    if (options_.groups < 1 && options_.groups != -1)
+      throw UserError("[GroupNormalization] groups: expected a positive number or -1, received " +
+                      std::to_string(options_.groups));
+    expect_epsilon("GroupNormalization", options_.epsilon);
+    check_rules(gamma_rules(options_));
+    check_rules(beta_rules(options_));
+    name = options_.name;
+  }
+  const char* kind() const override { return "GroupNormalization"; }
+  bool supports_masking() const override { return true; }
+  std::string config() const override { return std::to_string(options_.groups) + " groups"; }
+
+  Shape build(const std::vector<Shape>& in) override {
+    const Dim channels = expect_one(in)[sample_axis(options_.axis, in[0])];
+    const Dim groups = options_.groups == -1 ? channels : options_.groups;
+    if (channels % groups != 0)
+      throw UserError("expected channels divisible by " + std::to_string(groups) +
+                      " groups, received " + in[0].text());
+    if (!weights_.empty() && weights_[0].shape != Shape{channels})
+      throw UserError("expected the channels of its first call, received " + in[0].text());
+    if (weights_.empty()) {
+      if (options_.scale) add_weight("gamma", Shape{channels}, gamma_rules(options_));
+      if (options_.center) add_weight("beta", Shape{channels}, beta_rules(options_));
+    }
+    return in[0];
+  }
+
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& given = call.in[0];
+    const Shape& shape = given.shape();
+    const int axis = sample_axis(options_.axis, shape.without_front()) + 1;
+    const Dim channels = shape[axis];
+    const Dim groups = options_.groups == -1 ? channels : options_.groups;
+    // (B, before, groups, channels of one, behind)
+    Dim before = 1, behind = 1;
+    for (int d = 1; d < shape.rank(); ++d)
+      if (d != axis) (d < axis ? before : behind) *= shape[d];
+    const Tensor x = reshape(cast(given, wide(given.dtype())),
+                             {shape[0], before, groups, channels / groups, behind});
+    const Tensor centred = subtract(x, reduce_mean(x, {1, 3, 4}, true));
+    const Tensor variance = reduce_mean(square(centred), {1, 3, 4}, true);
+    Tensor y = divide(centred, sqrt(scale(variance, 1, options_.epsilon)));
+    size_t next = 0;
+    auto parameter = [&] {
+      return reshape(call.weights[next++], {1, 1, groups, channels / groups, 1});
+    };
+    if (options_.scale) y = multiply(y, parameter());
+    if (options_.center) y = add(y, parameter());
+    return cast(reshape(y, shape.dims()), given.dtype());
+  }
+
+ private:
+  GroupNormalizationOptions options_;
+};
+
+class RMSNormalizationLayer final : public Layer {
+ public:
+  explicit RMSNormalizationLayer(RMSNormalizationOptions options) : options_(std::move(options)) {
+    expect_epsilon("RMSNormalization", options_.epsilon);
+    name = options_.name;
+  }
+  const char* kind() const override { return "RMSNormalization"; }
+  Shape build(const std::vector<Shape>& in) override {
+    const Dim size = expect_one(in)[sample_axis(options_.axis, in[0])];
+    if (!weights_.empty() && weights_[0].shape != Shape{size})
+      throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
+                      " features as in its first call, received " + in[0].text());
+    if (weights_.empty()) add_weight("scale", Shape{size}, "ones");
+    return in[0];
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Tensor x = cast(call.in[0], wide(call.in[0].dtype()));
+    const int axis = sample_axis(options_.axis, x.shape().without_front()) + 1;
+    std::vector<Dim> dims(static_cast<size_t>(x.shape().rank()), 1);
+    dims[static_cast<size_t>(axis)] = x.shape()[axis];
+    const Tensor squares = reduce_mean(square(x), {axis}, true);
+    const Tensor y = divide(x, sqrt(scale(squares, 1, options_.epsilon)));
+    return cast(multiply(y, reshape(call.weights[0], dims)), call.in[0].dtype());
+  }
+
+ private:
+  RMSNormalizationOptions options_;
+};
+
+class UnitNormalizationLayer final : public Layer {
+ public:
+  UnitNormalizationLayer(int64_t axis, std::string given_name) : axis_(axis) {
+    name = std::move(given_name);
+  }
+  const char* kind() const override { return "UnitNormalization"; }
+  bool supports_masking() const override { return true; }
+  Shape build(const std::vector<Shape>& in) override {
+    sample_axis(axis_, expect_one(in));
+    return in[0];
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    return unit_length(x, {sample_axis(axis_, x.shape().without_front()) + 1});
+  }
+
+ private:
+  int64_t axis_;
+};
+
+}  // namespace
+
+LayerRef GroupNormalization(GroupNormalizationOptions options) {
+  return LayerRef(std::make_shared<GroupNormalizationLayer>(std::move(options)));
+}
+LayerRef RMSNormalization(RMSNormalizationOptions options) {
+  return LayerRef(std::make_shared<RMSNormalizationLayer>(std::move(options)));
+}
+LayerRef UnitNormalization(int64_t axis, std::string name) {
+  return LayerRef(std::make_shared<UnitNormalizationLayer>(axis, std::move(name)));
+}
+
+}  // namespace pl

@@ -1,0 +1,100 @@
+// Recurrent layers and wrappers over steps, with Keras's names and defaults. Part of the list in
+// layers.h.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "model/layer.h"
+
+namespace pl {
+
+// Sequences (T, features) to the last state (units,), or with return_sequences to (T, units).
+// Called on {x, h, c} it starts from that state. A mask of its input leaves steps out. Activations
+// are linear, tanh, sigmoid, relu or hard_sigmoid.
+struct LSTMOptions {
+  std::string activation = "tanh";
+  std::string recurrent_activation = "sigmoid";
+  bool use_bias = true;
+  std::string kernel_initializer = "glorot_uniform";
+  std::string recurrent_initializer = "orthogonal";
+  std::string bias_initializer = "zeros";
+  bool unit_forget_bias = true;  // the forget gate's bias starts as 1
+  std::string kernel_regularizer = "";
+  std::string recurrent_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string recurrent_constraint = "";
+  std::string bias_constraint = "";
+  double dropout = 0;            // of inputs, the same features in all steps
+  double recurrent_dropout = 0;  // of the state
+  bool return_sequences = false;
+  bool return_state = false;  // outputs are {output, h, c}
+  bool go_backwards = false;  // the last step first; results in that order
+  bool stateful = false;      // not built
+  std::string name = "";
+};
+LayerRef LSTM(int64_t units, LSTMOptions options = {});
+
+// Called on {x, h} it starts from that state. With reset_after the bias is (2, 3 * units).
+struct GRUOptions {
+  std::string activation = "tanh";
+  std::string recurrent_activation = "sigmoid";
+  bool use_bias = true;
+  std::string kernel_initializer = "glorot_uniform";
+  std::string recurrent_initializer = "orthogonal";
+  std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string recurrent_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string recurrent_constraint = "";
+  std::string bias_constraint = "";
+  double dropout = 0;
+  double recurrent_dropout = 0;
+  bool return_sequences = false;
+  bool return_state = false;
+  bool go_backwards = false;
+  bool stateful = false;
+  bool reset_after = true;
+  std::string name = "";
+};
+LayerRef GRU(int64_t units, GRUOptions options = {});
+
+struct SimpleRNNOptions {
+  std::string activation = "tanh";
+  bool use_bias = true;
+  std::string kernel_initializer = "glorot_uniform";
+  std::string recurrent_initializer = "orthogonal";
+  std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string recurrent_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string recurrent_constraint = "";
+  std::string bias_constraint = "";
+  double dropout = 0;
+  double recurrent_dropout = 0;
+  bool return_sequences = false;
+  bool return_state = false;
+  bool go_backwards = false;
+  bool stateful = false;
+  std::string name = "";
+};
+LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
+
+// A copy of the layer over the sequence and one over it from its end, with weights of their own.
+struct BidirectionalOptions {
+  std::string merge_mode = "concat";  // or "sum", "mul", "ave"; "": two outputs, Keras's None
+  std::optional<LayerRef> backward_layer = {};  // instead of the second copy
+  std::string name = "";
+};
+LayerRef Bidirectional(const LayerRef& layer, BidirectionalOptions options = {});
+
+// The layer on each step of (T, ...) alone, with the same weights.
+LayerRef TimeDistributed(const LayerRef& layer, std::string name = "");
+
+}  // namespace pl

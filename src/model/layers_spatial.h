@@ -1,0 +1,94 @@
+// Layers over sequences (positions, channels) and volumes (depth, height, width, channels), and
+// layers that change the size of images. Included by layers.h.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "model/layer.h"
+
+namespace pl {
+
+// One number for all directions, or three.
+struct Triple {
+  Triple(int64_t all) : value{all, all, all} {}
+  Triple(int64_t depth, int64_t height, int64_t width) : value{depth, height, width} {}
+  std::array<int64_t, 3> value;
+};
+
+// The kernel is (K, C / groups, filters). padding "causal": a position sees none behind it.
+struct Conv1DOptions {
+  int64_t strides = 1;
+  std::string padding = "valid";
+  int64_t dilation_rate = 1;
+  int64_t groups = 1;
+  std::string activation = "linear";
+  bool use_bias = true;
+  std::string kernel_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
+  std::string name = "";
+};
+LayerRef Conv1D(int64_t filters, int64_t kernel_size, Conv1DOptions options = {});
+
+// The kernel is (KD, KH, KW, C / groups, filters). Worked off as KD convolutions of images.
+struct Conv3DOptions {
+  Triple strides = 1;
+  std::string padding = "valid";
+  Triple dilation_rate = 1;
+  int64_t groups = 1;
+  std::string activation = "linear";
+  bool use_bias = true;
+  std::string kernel_initializer = "glorot_uniform";
+  std::string bias_initializer = "zeros";
+  std::string kernel_regularizer = "";
+  std::string bias_regularizer = "";
+  std::string activity_regularizer = "";
+  std::string kernel_constraint = "";
+  std::string bias_constraint = "";
+  std::string name = "";
+};
+LayerRef Conv3D(int64_t filters, Triple kernel_size, Conv3DOptions options = {});
+
+struct Pooling1DOptions {
+  int64_t strides = 0;  // 0: the pool size
+  std::string padding = "valid";
+  std::string name = "";
+};
+LayerRef MaxPooling1D(int64_t pool_size = 2, Pooling1DOptions options = {});
+LayerRef AveragePooling1D(int64_t pool_size = 2, Pooling1DOptions options = {});
+
+// The mean of a masked sequence is that of the positions that count.
+struct GlobalPoolingOptions {
+  bool keepdims = false;
+  std::string name = "";
+};
+LayerRef GlobalAveragePooling1D(GlobalPoolingOptions options = {});
+LayerRef GlobalMaxPooling1D(GlobalPoolingOptions options = {});
+LayerRef GlobalAveragePooling3D(GlobalPoolingOptions options = {});
+LayerRef GlobalMaxPooling3D(GlobalPoolingOptions options = {});
+
+// Positions before and behind: one number for both, or two.
+struct Padding1D {
+  Padding1D(int64_t both) : value{both, both} {}
+  Padding1D(int64_t before, int64_t after) : value{before, after} {}
+  std::array<int64_t, 2> value;
+};
+LayerRef ZeroPadding1D(Padding1D padding = 1, std::string name = "");
+LayerRef Cropping1D(Padding1D cropping = 1, std::string name = "");
+LayerRef UpSampling1D(int64_t size = 2, std::string name = "");  // each position repeated
+
+// Images of another size, without a filter against aliasing.
+struct ResizingOptions {
+  std::string interpolation = "bilinear";  // or "nearest"
+  bool crop_to_aspect_ratio = false;       // the largest window in the middle with the new shape
+  bool pad_to_aspect_ratio = false;        // the smallest frame of zeros with the new shape
+  std::string name = "";
+};
+LayerRef Resizing(int64_t height, int64_t width, ResizingOptions options = {});
+
+}  // namespace pl

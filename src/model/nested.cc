@@ -1,0 +1,72 @@
+#include "model/nested.h"
+
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+class NestedLayer final : public Layer {
+ public:
+  NestedLayer(const std::string& given, const char* kind, Network network,
+              std::shared_ptr<const WeightValues> values, std::optional<bool> training)
+      : kind_(kind), network_(std::move(network)), values_(std::move(values)), training_(training) {
+    name = given;
+  }
+  const char* kind() const override { return kind_; }
+
+  std::vector<Symbolic> connect(const std::shared_ptr<Layer>&,
+                                const std::vector<Symbolic>& in) override {
+    std::vector<Symbolic> slots = in;
+    if (in.size() != network_.input_shapes().size())
+      throw UserError("[build] " + name + ": expected " +
+                      std::to_string(network_.input_shapes().size()) + " inputs, received " +
+                      std::to_string(in.size()));
+    for (const Network::Call& call : network_.calls()) {
+      std::vector<Symbolic> operands;
+      std::vector<Shape> shapes;
+      for (int slot : call.in) {
+        operands.push_back(slots[index(slot)]);
+        shapes.push_back(operands.back().shape());
+      }
+      const std::string path = name + "/" + call.path;
+      try {
+        slots.emplace_back(std::make_shared<Symbolic::Origin>(
+            Symbolic::Origin{.layer = call.layer,
+                             .in = operands,
+                             .shape = call.layer->build(shapes),
+                             .path = path,
+                             .training = training_ ? training_ : call.training,
+                             .values = values_}));
+      } catch (const UserError& error) {
+        throw UserError("[build] " + path + ": " + error.what());
+      }
+    }
+    std::vector<Symbolic> out;
+    for (int slot : network_.output_slots()) out.push_back(slots[index(slot)]);
+    return out;
+  }
+
+  // connect() leaves no call of the layer itself.
+  Shape build(const std::vector<Shape>&) override {
+    throw UserError("expected a model to be called as a layer");
+  }
+  Tensor call(const LayerCall&) const override {
+    throw UserError("[" + name + "] expected a model to be called as a layer");
+  }
+
+ private:
+  const char* kind_;
+  Network network_;
+  std::shared_ptr<const WeightValues> values_;
+  std::optional<bool> training_;
+};
+
+}  // namespace
+
+LayerRef nested_layer(const std::string& name, const char* kind, Network network,
+                      std::shared_ptr<const WeightValues> values, std::optional<bool> training) {
+  return LayerRef(
+      std::make_shared<NestedLayer>(name, kind, std::move(network), std::move(values), training));
+}
+
+}  // namespace pl

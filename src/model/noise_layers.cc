@@ -1,0 +1,165 @@
+// Layers that are active while training alone: Dropout and its relatives, noise; and
+// ActivityRegularization.
+#include <cmath>
+
+#include "base/error.h"
+#include "model/layers.h"
+#include "op/functions.h"
+
+namespace pl {
+namespace {
+
+// One input, whose shape stays and whose mask is handed on.
+class NoiseLayer : public Layer {
+ public:
+  bool supports_masking() const override { return true; }
+  Shape build(const std::vector<Shape>& in) override {
+    if (in.size() != 1)
+      throw UserError("expected one input, received " + std::to_string(in.size()));
+    return in[0];
+  }
+};
+
+void expect_rate(const char* kind, double rate) {
+  if (!(rate >= 0 && rate < 1))
+    throw UserError("[" + std::string(kind) + "] rate: expected 0 <= rate < 1, received " +
+                    std::to_string(rate));
+}
+
+class DropoutLayer final : public NoiseLayer {
+ public:
+  explicit DropoutLayer(double rate) : rate_(rate) { expect_rate("Dropout", rate); }
+  const char* kind() const override { return "Dropout"; }
+  std::string config() const override { return std::to_string(rate_); }
+  Tensor call(const LayerCall& call) const override {
+    return call.training && rate_ > 0 ? dropout(call.in[0], call.step_params, rate_, call.stream)
+                                      : call.in[0];
+  }
+
+ private:
+  double rate_;
+};
+
+// Ones of this shape, of which dropout leaves a share; (B, ...) with the batch's rows.
+Tensor kept_ones(const LayerCall& call, Shape shape, double rate, Dtype dtype) {
+  return dropout(fill(std::move(shape), 1, dtype, true), call.step_params, rate, call.stream);
+}
+
+class SpatialDropoutLayer final : public NoiseLayer {
+ public:
+  SpatialDropoutLayer(const char* kind, int axes, double rate)
+      : kind_(kind), axes_(axes), rate_(rate) {
+    expect_rate(kind, rate);
+  }
+  const char* kind() const override { return kind_; }
+  bool supports_masking() const override { return false; }
+  std::string config() const override { return std::to_string(rate_); }
+  Shape build(const std::vector<Shape>& in) override {
+    if (NoiseLayer::build(in).rank() != axes_ + 1)
+      throw UserError("expected samples of " + std::to_string(axes_ + 1) +
+                      " dimensions, the last of which counts channels, received " + in[0].text());
+    return in[0];
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    if (!call.training || rate_ == 0) return x;
+    std::vector<Dim> dims(static_cast<size_t>(axes_) + 2, 1);
+    dims.front() = x.shape()[0];
+    dims.back() = x.shape().back();
+    return multiply(x, kept_ones(call, Shape(std::move(dims)), rate_, x.dtype()));
+  }
+
+ private:
+  const char* kind_;
+  int axes_;
+  double rate_;
+};
+
+// x + noise or x * noise, normal around 0 or 1.
+class GaussianLayer final : public NoiseLayer {
+ public:
+  GaussianLayer(bool times, double stddev) : times_(times), stddev_(stddev) {}
+  const char* kind() const override { return times_ ? "GaussianDropout" : "GaussianNoise"; }
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    if (!call.training || stddev_ == 0) return x;
+    const RandomOptions drawn{.a = times_ ? 1.0 : 0.0, .b = stddev_};
+    const Tensor noise = random(x.shape(), call.step_params, call.stream, drawn, x.dtype(), true);
+    return times_ ? multiply(x, noise) : add(x, noise);
+  }
+
+ private:
+  bool times_;
+  double stddev_;
+};
+
+class AlphaDropoutLayer final : public NoiseLayer {
+ public:
+  explicit AlphaDropoutLayer(double rate) : rate_(rate) { expect_rate("AlphaDropout", rate); }
+  const char* kind() const override { return "AlphaDropout"; }
+  std::string config() const override { return std::to_string(rate_); }
+  // With k 1 where kept: a * (x * k + low * (1 - k)) + b, low what selu tends to.
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    if (!call.training || rate_ == 0) return x;
+    const double low = -1.6732632423543772848 * 1.0507009873554804934;
+    const double a = 1 / std::sqrt((1 - rate_) * (1 + rate_ * low * low)), b = -a * low * rate_;
+    const Tensor kept = scale(kept_ones(call, x.shape(), rate_, x.dtype()), 1 - rate_);
+    const Tensor mixed = add(multiply(x, kept), scale(kept, -low, low));
+    return scale(mixed, a, b);
+  }
+
+ private:
+  double rate_;
+};
+
+class ActivityRegularizationLayer final : public NoiseLayer {
+ public:
+  explicit ActivityRegularizationLayer(const ActivityRegularizationOptions& options) {
+    activity_regularizer = regularizers::L1L2({.l1 = options.l1, .l2 = options.l2});
+    check_regularizer(activity_regularizer);
+    name = options.name;
+  }
+  const char* kind() const override { return "ActivityRegularization"; }
+  Tensor call(const LayerCall& call) const override { return call.in[0]; }
+};
+
+template <class T, class... Args>
+LayerRef named(std::string name, Args&&... args) {
+  auto layer = std::make_shared<T>(std::forward<Args>(args)...);
+  if (!name.empty()) layer->name = std::move(name);
+  return LayerRef(std::move(layer));
+}
+
+}  // namespace
+
+LayerRef Dropout(double rate, std::string name) {
+  return named<DropoutLayer>(std::move(name), rate);
+}
+LayerRef SpatialDropout1D(double rate, std::string name) {
+  return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout1D", 1, rate);
+}
+LayerRef SpatialDropout2D(double rate, std::string name) {
+  return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout2D", 2, rate);
+}
+LayerRef SpatialDropout3D(double rate, std::string name) {
+  return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout3D", 3, rate);
+}
+LayerRef GaussianNoise(double stddev, std::string name) {
+  if (!(stddev >= 0) || std::isinf(stddev))
+    throw UserError("[GaussianNoise] stddev: expected a number from 0, received " +
+                    std::to_string(stddev));
+  return named<GaussianLayer>(std::move(name), false, stddev);
+}
+LayerRef GaussianDropout(double rate, std::string name) {
+  expect_rate("GaussianDropout", rate);
+  return named<GaussianLayer>(std::move(name), true, std::sqrt(rate / (1 - rate)));
+}
+LayerRef AlphaDropout(double rate, std::string name) {
+  return named<AlphaDropoutLayer>(std::move(name), rate);
+}
+LayerRef ActivityRegularization(ActivityRegularizationOptions options) {
+  return LayerRef(std::make_shared<ActivityRegularizationLayer>(options));
+}
+
+}  // namespace pl

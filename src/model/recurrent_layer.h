@@ -1,0 +1,51 @@
+// RecurrentLayer: what LSTM, GRU and SimpleRNN are to those who wrap them.
+#pragma once
+
+#include "model/layer.h"
+
+namespace pl {
+
+struct RecurrentConfig {
+  const char* kind;  // "LSTM"
+  const char* cell;  // "lstm_cell", in front of the weights' names
+  int64_t units;
+  Dim gates;
+  std::string activation, recurrent_activation;
+  WeightRules kernel, recurrent, bias;
+  std::string activity_regularizer;
+  double dropout, recurrent_dropout;
+  bool use_bias, return_sequences, return_state, go_backwards;
+  bool reset_after;  // of a GRU
+  std::string name;
+};
+
+class RecurrentLayer : public Layer {
+ public:
+  explicit RecurrentLayer(RecurrentConfig config);
+  const char* kind() const override { return config_.kind; }
+  std::string config() const override;
+  bool supports_masking() const override { return true; }
+  Tensor compute_mask(const LayerCall& call) const override;
+  Shape build(const std::vector<Shape>& in) override;
+  Tensor call(const LayerCall& call) const override { return run(call).output; }
+
+  const RecurrentConfig& recurrent() const { return config_; }
+  size_t states() const { return config_.gates == 4 ? 2 : 1; }
+  struct Result {
+    Tensor output;
+    Tensors states;
+  };
+  // `wrapped`: as Bidirectional wants it, steps where they were in the input and zeros where a mask
+  // leaves them out.
+  Result run(const LayerCall& call, bool wrapped = false) const;
+
+ private:
+  Tensor project(const LayerCall& call, const Tensor& bias) const;
+
+  RecurrentConfig config_;
+};
+
+// The recurrent layer behind a handle, or null.
+const RecurrentLayer* as_recurrent(const LayerRef& layer);
+
+}  // namespace pl

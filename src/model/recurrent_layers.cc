@@ -1,0 +1,206 @@
+// LSTM, GRU and SimpleRNN: one matrix product projects the inputs of all steps, one op runs them.
+#include "base/error.h"
+#include "model/layers.h"
+#include "model/recurrent_layer.h"
+#include "op/functions.h"
+
+namespace pl {
+namespace {
+
+// Ones, of which a share `rate` is zero and the rest 1 / (1 - rate). `part` tells draws of one
+// layer apart.
+Tensor kept(const LayerCall& call, Shape shape, double rate, Dtype dtype, int64_t part) {
+  const Tensor ones = fill(std::move(shape), 1.0, dtype, true);
+  return dropout(ones, call.step_params, rate, call.stream ^ (part << 32));
+}
+
+// Column block `g` of `count`.
+Tensor block(const Tensor& matrix, int64_t axis, Dim g, Dim count) {
+  const Dim size = matrix.shape()[static_cast<int>(axis)] / count;
+  return slice(matrix, axis, g * size, size);
+}
+
+void expect_rate(const char* kind, const char* what, double rate) {
+  if (!(rate >= 0 && rate < 1))
+    throw UserError("[" + std::string(kind) + "] " + what + ": expected 0 <= " + what +
+                    " < 1, received " + std::to_string(rate));
+}
+
+}  // namespace
+
+RecurrentLayer::RecurrentLayer(RecurrentConfig config) : config_(std::move(config)) {
+  const std::string kind = std::string("[") + config_.kind + "] ";
+  if (config_.units <= 0)
+    throw UserError(kind + "units: expected a positive number, received " +
+                    std::to_string(config_.units));
+  for (const auto& activation : {config_.activation, config_.recurrent_activation})
+    if (!squash_from_name(activation))
+      throw UserError(kind + "activation: expected " + kSquashNames + ", received '" + activation +
+                      "'");
+  expect_rate(config_.kind, "dropout", config_.dropout);
+  expect_rate(config_.kind, "recurrent_dropout", config_.recurrent_dropout);
+  check_rules(config_.kernel);
+  check_rules(config_.recurrent);
+  check_rules(config_.bias);
+  check_regularizer(config_.activity_regularizer);
+  activity_regularizer = config_.activity_regularizer;
+  name = config_.name;
+}
+
+std::string RecurrentLayer::config() const {
+  return std::to_string(config_.units) + (config_.return_sequences ? " sequences" : "") +
+         (config_.go_backwards ? " backwards" : "");
+}
+
+Tensor RecurrentLayer::compute_mask(const LayerCall& call) const {
+  return config_.return_sequences ? call.mask(0) : Tensor();
+}
+
+Shape RecurrentLayer::build(const std::vector<Shape>& in) {
+  if (in.empty() || in[0].rank() != 2)
+    throw UserError("expected a sequence (steps, features), received " +
+                    (in.empty() ? "nothing" : in[0].text()));
+  if (in.size() != 1 && in.size() != 1 + states())
+    throw UserError("expected a sequence, or it and " + std::to_string(states()) +
+                    " states, received " + std::to_string(in.size()) + " inputs");
+  for (size_t i = 1; i < in.size(); ++i)
+    if (in[i] != Shape{config_.units})
+      throw UserError("expected states of " + std::to_string(config_.units) + " units, received " +
+                      in[i].text());
+  const Dim features = in[0][1], width = config_.gates * config_.units;
+  if (!weights_.empty() && weights_[0].shape[0] != features)
+    throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
+                    " features as in its first call, received " + in[0].text());
+  if (weights_.empty()) {
+    const std::string cell = std::string(config_.cell) + "/";
+    add_weight(cell + "kernel", Shape{features, width}, config_.kernel);
+    add_weight(cell + "recurrent_kernel", Shape{config_.units, width}, config_.recurrent);
+    const bool two = config_.gates == 3 && config_.reset_after;
+    if (config_.use_bias)
+      add_weight(cell + "bias", two ? Shape{2, width} : Shape{width}, config_.bias);
+  }
+  return config_.return_sequences ? Shape{in[0][0], config_.units} : Shape{config_.units};
+}
+
+// x W + b of all steps. As in Keras, dropped features are the same for all steps, and for all gates
+// unless the state is dropped as well.
+Tensor RecurrentLayer::project(const LayerCall& call, const Tensor& bias) const {
+  const Tensor &x = call.in[0], &kernel = call.weights[0];
+  if (!call.training || config_.dropout == 0) return matmul(x, kernel, {}, bias);
+  const Shape shape{x.shape()[0], 1, x.shape()[2]};
+  if (config_.recurrent_dropout == 0)
+    return matmul(multiply(x, kept(call, shape, config_.dropout, x.dtype(), 1)), kernel, {}, bias);
+  Tensors gates;
+  for (Dim g = 0; g < config_.gates; ++g) {
+    const Tensor dropped = multiply(x, kept(call, shape, config_.dropout, x.dtype(), 1 + g));
+    const Tensor of_gate = bias.defined() ? block(bias, 0, g, config_.gates) : Tensor();
+    gates.push_back(matmul(dropped, block(kernel, 1, g, config_.gates), {}, of_gate));
+  }
+  return concatenate(gates, -1);
+}
+
+RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) const {
+  const Tensor &x = call.in[0], &u = call.weights[1];
+  const Dim width = config_.gates * config_.units;
+  Tensor bias = config_.use_bias ? call.weights[2] : Tensor(), inner_bias;
+  if (bias.defined() && bias.shape().rank() == 2) {
+    inner_bias = cast(reshape(block(bias, 0, 1, 2), {width}), wide(x.dtype()));
+    bias = reshape(block(bias, 0, 0, 2), {width});
+  }
+  const Tensor z = project(call, bias), mask = call.mask(0);
+  Tensor dropped;
+  if (call.training && config_.recurrent_dropout > 0)
+    dropped = kept(call, Shape{x.shape()[0], config_.gates, config_.units},
+                   config_.recurrent_dropout, x.dtype(), 8);
+  auto state = [&](size_t i) { return i < call.in.size() ? call.in[i] : Tensor(); };
+  const RecurrentOptions options{.activation = config_.activation,
+                                 .recurrent_activation = config_.recurrent_activation,
+                                 .backwards = config_.go_backwards,
+                                 .flip = !wrapped};
+  Result result;
+  Tensor sequence;
+  if (config_.gates == 4) {
+    const LstmResult made =
+        lstm(z, u, {.h0 = state(1), .c0 = state(2), .mask = mask, .dropped = dropped}, options);
+    sequence = made.h;
+    result.states = {made.last_h, made.last_c};
+  } else if (config_.gates == 3) {
+    const GruResult made =
+        gru(z, u, {.bias = inner_bias, .h0 = state(1), .mask = mask, .dropped = dropped},
+            {options, config_.reset_after});
+    sequence = made.h;
+    result.states = {made.last_h};
+  } else {
+    const SimpleRnnResult made =
+        simple_rnn(z, u, {.h0 = state(1), .mask = mask, .dropped = dropped}, options);
+    sequence = made.h;
+    result.states = {made.last_h};
+  }
+  result.output = config_.return_sequences ? sequence : result.states[0];
+  if (wrapped && config_.return_sequences && mask.defined())
+    result.output = multiply(
+        sequence, cast(reshape(mask, {mask.shape()[0], mask.shape()[1], 1}), sequence.dtype()));
+  return result;
+}
+
+const RecurrentLayer* as_recurrent(const LayerRef& layer) {
+  return dynamic_cast<const RecurrentLayer*>(layer.get().get());
+}
+
+namespace {
+
+template <class Options>
+RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim gates,
+                          const Options& o) {
+  if (o.stateful)
+    throw UserError("[" + std::string(kind) +
+                    "] stateful: expected false, received true; states across batches are not "
+                    "built: hand them on by return_state and the layer's further inputs");
+  return {.kind = kind,
+          .cell = cell,
+          .units = units,
+          .gates = gates,
+          .activation = o.activation,
+          .recurrent_activation = "sigmoid",
+          .kernel = {o.kernel_initializer, o.kernel_regularizer, o.kernel_constraint},
+          .recurrent = {o.recurrent_initializer, o.recurrent_regularizer, o.recurrent_constraint},
+          .bias = {o.bias_initializer, o.bias_regularizer, o.bias_constraint},
+          .activity_regularizer = o.activity_regularizer,
+          .dropout = o.dropout,
+          .recurrent_dropout = o.recurrent_dropout,
+          .use_bias = o.use_bias,
+          .return_sequences = o.return_sequences,
+          .return_state = o.return_state,
+          .go_backwards = o.go_backwards,
+          .reset_after = false,
+          .name = o.name};
+}
+
+}  // namespace
+
+LayerRef LSTM(int64_t units, LSTMOptions options) {
+  RecurrentConfig config = config_of("LSTM", "lstm_cell", units, 4, options);
+  config.recurrent_activation = options.recurrent_activation;
+  if (options.unit_forget_bias && options.use_bias && options.bias_initializer != "ones") {
+    if (options.bias_initializer != "zeros")
+      throw UserError(
+          "[LSTM] bias_initializer: expected zeros or ones with unit_forget_bias, received '" +
+          options.bias_initializer + "'; set unit_forget_bias = false for others");
+    config.bias.initializer = "unit_forget";
+  }
+  return LayerRef(std::make_shared<RecurrentLayer>(std::move(config)));
+}
+
+LayerRef GRU(int64_t units, GRUOptions options) {
+  RecurrentConfig config = config_of("GRU", "gru_cell", units, 3, options);
+  config.recurrent_activation = options.recurrent_activation;
+  config.reset_after = options.reset_after;
+  return LayerRef(std::make_shared<RecurrentLayer>(std::move(config)));
+}
+
+LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options) {
+  return LayerRef(std::make_shared<RecurrentLayer>(
+      config_of("SimpleRNN", "simple_rnn_cell", units, 1, options)));
+}
+
+}  // namespace pl

@@ -1,0 +1,160 @@
+// Bidirectional and TimeDistributed: layers around a layer. Its weights are theirs, under its name.
+#include "base/error.h"
+#include "model/layers.h"
+#include "model/network.h"
+#include "model/recurrent_layer.h"
+#include "op/functions.h"
+
+namespace pl {
+namespace {
+
+// What a call of the wrapped layer gets: `weights` are its part of the wrapper's.
+LayerCall inner_call(const LayerCall& call, std::span<const Tensor> in,
+                     std::span<const Tensor> weights, int64_t part, std::span<const Tensor> masks) {
+  LayerCall inner = call;
+  inner.in = in;
+  inner.weights = weights;
+  inner.stream = call.stream ^ (part << 40);
+  inner.masks = masks;
+  return inner;
+}
+
+class BidirectionalLayer final : public Layer {
+ public:
+  BidirectionalLayer(const RecurrentLayer& layer, const RecurrentLayer* other,
+                     BidirectionalOptions options)
+      : merge_mode_(std::move(options.merge_mode)) {
+    RecurrentConfig config = layer.recurrent();
+    const std::string base = layer.name.empty() ? snake_case(config.kind) : layer.name;
+    forward_ = std::make_shared<RecurrentLayer>(config);
+    forward_->name = "forward_" + base;
+    config.go_backwards = !config.go_backwards;
+    backward_ = std::make_shared<RecurrentLayer>(other ? other->recurrent() : config);
+    backward_->name = "backward_" + base;
+    if (other && !other->name.empty()) backward_->name = other->name;
+    check_pair();
+    name = std::move(options.name);
+  }
+  const char* kind() const override { return "Bidirectional"; }
+  std::string config() const override { return forward_->config() + " " + merge_mode_; }
+  bool supports_masking() const override { return true; }
+  Tensor compute_mask(const LayerCall& call) const override { return forward_->compute_mask(call); }
+
+  Shape build(const std::vector<Shape>& in) override {
+    if (in.size() != 1)
+      throw UserError("expected one sequence, received " + std::to_string(in.size()) + " inputs");
+    Shape out = forward_->build(in);
+    const Shape other = backward_->build(in);
+    if (merge_mode_ != "concat" && out != other)
+      throw UserError("expected as many units in both directions to merge them by '" + merge_mode_ +
+                      "', received " + out.text() + " and " + other.text());
+    if (weights_.empty())
+      for (const auto& layer : {forward_, backward_})
+        for (Weight weight : layer->weights()) {
+          weight.name = layer->name + "/" + weight.name;
+          weights_.push_back(std::move(weight));
+        }
+    if (merge_mode_ == "concat") out[out.rank() - 1] += other.back();
+    return out;
+  }
+
+  Tensor call(const LayerCall& call) const override {
+    const size_t own = forward_->weights().size();
+    const Tensor a =
+        forward_->run(inner_call(call, call.in, call.weights.first(own), 1, call.masks), true)
+            .output;
+    const Tensor b =
+        backward_->run(inner_call(call, call.in, call.weights.subspan(own), 2, call.masks), true)
+            .output;
+    if (merge_mode_ == "concat") return concatenate({a, b}, -1);
+    if (merge_mode_ == "mul") return multiply(a, b);
+    return merge_mode_ == "ave" ? scale(add(a, b), 0.5) : add(a, b);
+  }
+
+ private:
+  void check_pair() const {
+    const RecurrentConfig &a = forward_->recurrent(), &b = backward_->recurrent();
+    if (a.go_backwards == b.go_backwards)
+      throw UserError(
+          "[Bidirectional] backward_layer: expected the other go_backwards than the layer's, "
+          "received the same");
+    if (a.return_sequences != b.return_sequences)
+      throw UserError(
+          "[Bidirectional] backward_layer: expected the layer's return_sequences, received the "
+          "other");
+    if (a.return_state || b.return_state || merge_mode_.empty())
+      throw UserError(
+          "[Bidirectional] expected one output, received return_state or no merge_mode; call two "
+          "layers, one with go_backwards, for their states");
+    for (const char* known : {"concat", "sum", "mul", "ave"})
+      if (merge_mode_ == known) return;
+    throw UserError("[Bidirectional] merge_mode: expected concat, sum, mul or ave, received '" +
+                    merge_mode_ + "'");
+  }
+
+  std::string merge_mode_;
+  std::shared_ptr<RecurrentLayer> forward_, backward_;
+};
+
+class TimeDistributedLayer final : public Layer {
+ public:
+  explicit TimeDistributedLayer(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
+    if (std::string(layer_->kind()) == "BatchNormalization")
+      throw UserError(
+          "[TimeDistributed] expected a layer that treats steps alone, received "
+          "BatchNormalization; it takes sequences as they are");
+  }
+  const char* kind() const override { return "TimeDistributed"; }
+  std::string config() const override {
+    return layer_->kind() + std::string(" ") + layer_->config();
+  }
+  bool supports_masking() const override { return true; }
+  int64_t vocabulary() const override { return layer_->vocabulary(); }
+
+  Shape build(const std::vector<Shape>& in) override {
+    if (in.size() != 1 || in[0].rank() < 2)
+      throw UserError("expected one sequence (steps, ...), received " +
+                      (in.empty() ? "nothing" : in[0].text()));
+    const Shape out = layer_->build({in[0].without_front()});
+    const std::string inner = layer_->name.empty() ? snake_case(layer_->kind()) : layer_->name;
+    if (weights_.empty())
+      for (Weight weight : layer_->weights()) {
+        weight.name = inner + "/" + weight.name;
+        weights_.push_back(std::move(weight));
+      }
+    return out.with_front(in[0][0]);
+  }
+
+  // Steps are samples to the layer.
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    const Dim batch = x.shape()[0], steps = x.shape()[1];
+    const Shape step = x.shape().without_front().without_front();
+    const Tensor in[] = {reshape(x, step.with_front(batch * steps).dims())};
+    const Tensor out = layer_->call(inner_call(call, in, call.weights, 0, {}));
+    return reshape(out, out.shape().without_front().with_front(steps).with_front(batch).dims());
+  }
+
+ private:
+  std::shared_ptr<Layer> layer_;
+};
+
+}  // namespace
+
+LayerRef Bidirectional(const LayerRef& layer, BidirectionalOptions options) {
+  const RecurrentLayer* forward = as_recurrent(layer);
+  const RecurrentLayer* backward =
+      options.backward_layer ? as_recurrent(*options.backward_layer) : nullptr;
+  if (!forward || (options.backward_layer && !backward))
+    throw UserError("[Bidirectional] expected an LSTM, GRU or SimpleRNN, received " +
+                    std::string(forward ? (*options.backward_layer)->kind() : layer->kind()));
+  return LayerRef(std::make_shared<BidirectionalLayer>(*forward, backward, std::move(options)));
+}
+
+LayerRef TimeDistributed(const LayerRef& layer, std::string name) {
+  auto made = std::make_shared<TimeDistributedLayer>(layer.get());
+  made->name = std::move(name);
+  return LayerRef(std::move(made));
+}
+
+}  // namespace pl

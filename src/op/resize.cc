@@ -1,0 +1,114 @@
+#include "op/resize.h"
+
+#include <algorithm>
+
+#include "op/infer.h"
+
+namespace pl {
+namespace {
+
+constexpr Dim kLargest = Dim{1} << 24;  // pixels along an axis
+
+// Attributes: size [2], of the result; interpolation.
+Metas infer_as(const char* op, const Metas& in, const Attrs& attrs) {
+  expect_one_real(op, in, attrs);
+  if (in[0].shape.rank() != 4) reject(op, "images (B, H, W, C)", in, attrs);
+  checked(op, in);
+  const std::vector<int64_t>& size = attrs.list("size");
+  Meta out = in[0];
+  for (size_t axis : {0u, 1u}) {
+    const Dim from = in[0].shape[static_cast<int>(axis) + 1];
+    if (size.size() != 2 || size[axis] < 1 || size[axis] > kLargest || from < 1 || from > kLargest)
+      reject(op, "images and a size of at least one pixel", in, attrs);
+    out.shape[static_cast<int>(axis) + 1] = size[axis];
+  }
+  const std::string kind = attrs.text("interpolation", "bilinear");
+  if (kind != "nearest" && kind != "bilinear")
+    reject(op, "interpolation 'nearest' or 'bilinear'", in, attrs);
+  return checked(op, {out});
+}
+Metas infer(const Metas& in, const Attrs& attrs) { return infer_as("resize", in, attrs); }
+Metas gradient_infer(const Metas& in, const Attrs& attrs) {
+  return infer_as("resize_gradient", in, attrs);
+}
+
+// Linear: the gradient of one is the other, with the size of what came in.
+Attrs back(const GradientCall& call) {
+  const Shape& x = call.in[0].shape();
+  return {{"size", std::vector<int64_t>{x[1], x[2]}},
+          {"interpolation", call.attrs.text("interpolation", "bilinear")}};
+}
+Tensors gradient(const GradientCall& call) {
+  return {apply(kResizeGradient, {call.dout[0]}, back(call))[0]};
+}
+Tensors gradient_gradient(const GradientCall& call) {
+  return {apply(kResize, {call.dout[0]}, back(call))[0]};
+}
+
+Cost cost(const Metas& in, const Metas& out, const Attrs&) {
+  Cost result = pointwise_cost(in, out, 0);
+  result.flops = 4 * static_cast<double>(std::max(in[0].elements(), out[0].elements()));
+  return result;
+}
+
+std::vector<Sample> samples() {
+  auto sample = [](const char* name, Shape x, std::vector<int64_t> size, const char* kind,
+                   bool benchmark = false) {
+    return Sample{name,
+                  {{{Dtype::float32, x}}},
+                  {{"size", std::move(size)}, {"interpolation", std::string(kind)}},
+                  1e-6,
+                  benchmark};
+  };
+  return {sample("larger", {2, 3, 4, 5}, {5, 7}, "bilinear"),
+          sample("smaller", {2, 7, 5, 3}, {3, 2}, "bilinear"),
+          sample("mixed", {1, 7, 3, 2}, {4, 5}, "bilinear"),
+          sample("nearest_larger", {2, 3, 4, 5}, {5, 7}, "nearest"),
+          sample("nearest_smaller", {2, 7, 5, 3}, {3, 2}, "nearest"),
+          sample("pixel", {2, 1, 1, 2}, {2, 3}, "bilinear"),
+          sample("no_images", {0, 3, 2, 2}, {2, 5}, "nearest"),
+          sample("photo", {8, 256, 256, 3}, {224, 224}, "bilinear", true)};
+}
+
+constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::resize_reference}};
+constexpr Variant kGradientVariants[] = {
+    {"reference", DeviceKind::cpu, cpu::resize_gradient_reference}};
+
+Attrs attrs_of(std::array<Dim, 2> size, const std::string& interpolation) {
+  return {{"size", std::vector<int64_t>(size.begin(), size.end())},
+          {"interpolation", interpolation}};
+}
+
+}  // namespace
+
+const Op kResize{
+    .name = "resize",
+    .summary = "images of another size, nearest or bilinear",
+    .infer = infer,
+    .gradient = gradient,
+    .rows = rows_map,
+    .variants = kVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+const Op kResizeGradient{
+    .name = "resize_gradient",
+    .summary = "dy summed over the pixels that resize made of each",
+    .infer = gradient_infer,
+    .gradient = gradient_gradient,
+    .rows = rows_map,
+    .variants = kGradientVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+Tensor resize(const Tensor& x, std::array<Dim, 2> size, const std::string& interpolation) {
+  return apply(kResize, {x}, attrs_of(size, interpolation))[0];
+}
+Tensor resize_gradient(const Tensor& dy, std::array<Dim, 2> size,
+                       const std::string& interpolation) {
+  return apply(kResizeGradient, {dy}, attrs_of(size, interpolation))[0];
+}
+
+}  // namespace pl

@@ -1,0 +1,81 @@
+#include "train/diagnose.h"
+
+#include <cmath>
+
+#include "tensor/bfloat16.h"
+
+namespace pl {
+namespace {
+
+struct Found {
+  int64_t element = -1;
+  const char* what = "";
+};
+
+template <class T>
+Found first_bad(const void* data, int64_t count, bool masked) {
+  const T* values = static_cast<const T*>(data);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto value = static_cast<double>(values[i]);
+    if (std::isnan(value)) return {i, "NaN"};
+    if (std::isinf(value) && !(masked && value < 0)) return {i, "infinity"};
+  }
+  return {};
+}
+
+// `masked`: minus infinity is what it should be.
+Found first_bad(const void* data, const Meta& meta, bool masked = false) {
+  switch (meta.dtype) {
+    case Dtype::float32:
+      return first_bad<float>(data, meta.elements(), masked);
+    case Dtype::float64:
+      return first_bad<double>(data, meta.elements(), masked);
+    case Dtype::bfloat16: {
+      const auto* bits = static_cast<const uint16_t*>(data);
+      for (int64_t i = 0; i < meta.elements(); ++i) {
+        if ((bits[i] & 0x7F80) != 0x7F80) continue;  // the exponent's bits
+        const bool nan = bits[i] & 0x7F;
+        if (nan || !(masked && (bits[i] & 0x8000))) return {i, nan ? "NaN" : "infinity"};
+      }
+      return {};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string find_non_finite(Session& session, size_t signature, const StepParams& params,
+                            std::span<const int64_t> samples) {
+  if (const std::string path = session.variables().first_non_finite(); !path.empty())
+    return path + " has a value that is not finite";
+  const Graph& graph = session.plan().prepared[signature].graph;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Value& value = graph.values[index(graph.inputs[i])];
+    const Found found = first_bad(session.input(signature, i), value.meta);
+    if (found.element < 0) continue;
+    const auto row = static_cast<size_t>(
+        value.rows ? found.element / value.meta.shape.without_front().elements() : 0);
+    return value.path + " of the data is " + found.what +
+           (value.rows && row < samples.size() ? " in sample " + std::to_string(samples[row]) : "");
+  }
+  session.write_params(signature, params);
+  std::string where;
+  session.executor(signature).watch_forward([&](const Graph& of, const Executor::Bound& step) {
+    const Node& node = of.nodes[index(step.node)];
+    for (size_t o = 0; o < node.out.size(); ++o) {
+      const Meta& meta = of.values[index(node.out[o])].meta;
+      const Found found = first_bad(step.out[o], meta, node.op == "causal_mask");
+      if (found.element < 0) continue;
+      where = (node.path.empty() ? node.op : node.path) + " is the first layer whose output has " +
+              (found.what[0] == 'N' ? "a NaN" : "an infinity") + " (" + node.op + ", " +
+              meta.text() + ")";
+      return false;
+    }
+    return true;
+  });
+  return where;
+}
+
+}  // namespace pl

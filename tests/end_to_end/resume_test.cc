@@ -1,0 +1,186 @@
+// Runs of the command that are killed, interrupted and resumed, seen from outside.
+#include <csignal>
+#include <filesystem>
+
+#include "tests/end_to_end/command.h"
+
+namespace pl::test {
+namespace {
+
+using ::pl::testing::read_bytes;
+
+// Starts plimsoll; the caller waits for it.
+pid_t start(Words words, const std::string& err) {
+  words.insert(words.begin(), PLIMSOLL_BINARY);
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  const int out = ::open("/dev/null", O_WRONLY);
+  const int to = ::open(err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  if (::dup2(out, 1) < 0 || ::dup2(to, 2) < 0) ::_exit(126);
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// Until the log has so many steps, or the child has ended.
+void wait_for_steps(const std::string& run, int64_t steps) {
+  const std::string wanted = "\"step\":" + std::to_string(steps) + ",";
+  for (int i = 0; i < 3000; ++i) {
+    std::error_code error;
+    if (std::filesystem::exists(run + "/log.jsonl", error) &&
+        read_bytes(run + "/log.jsonl").find(wanted) != std::string::npos)
+      return;
+    ::usleep(10'000);
+  }
+}
+
+Words train_words(const std::string& data, const std::string& run) {
+  return {"train",  "mlp", "--data",    data, "--batch", "32", "--epochs",           "3",
+          "--seed", "5",   "--threads", "1",  "--run",   run,  "--checkpoint-every", "3"};
+}
+
+// 400 images of noise with labels, as IDX files.
+std::string make_data(const TempFolder& folder) {
+  using ::pl::testing::big;
+  const auto put = [&](const char* part, uint32_t n) {
+    std::string images = std::string("\0\0\x08\x03", 4) + big(n) + big(28) + big(28);
+    std::string labels = std::string("\0\0\x08\x01", 4) + big(n);
+    for (uint32_t i = 0; i < n; ++i) {
+      labels += static_cast<char>(i % 10);
+      for (uint32_t p = 0; p < 784; ++p)
+        images += static_cast<char>((i * 2654435761u + p * 40503u) >> 13);
+    }
+    ::pl::testing::write_bytes(folder / (std::string(part) + "-images-idx3-ubyte"), images);
+    ::pl::testing::write_bytes(folder / (std::string(part) + "-labels-idx1-ubyte"), labels);
+  };
+  put("train", 400);
+  put("t10k", 64);
+  return folder.path();
+}
+
+Json end_of(const Finished& done) {
+  EXPECT_EQ(done.exit, 0) << done.err;
+  return done.event("end");
+}
+
+std::string state_of(const Json& end) {
+  const Json* state = end.find("state_xxh3");
+  return state ? state->as_string("state") : "none";
+}
+
+TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
+  const TempFolder folder, data_folder;
+  const std::string data = make_data(data_folder);
+  Words whole = train_words(data, folder / "whole");
+  whole.push_back("--json");
+  const std::string wanted = state_of(end_of(plimsoll(whole)));
+
+  const std::string run = folder / "run", err = folder / "err";
+  pid_t child = start(train_words(data, run), err);
+  wait_for_steps(run, 5);
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(wait_for(child), -SIGKILL);
+
+  child = start({"train", "--resume", run}, err);
+  wait_for_steps(run, 16);
+  ::kill(child, SIGINT);
+  const int code = wait_for(child);
+  if (code != 0) {  // it may have been faster than the signal
+    EXPECT_EQ(code, 130);
+    EXPECT_NE(read_bytes(err).find("go on with: plimsoll train --resume " + run), std::string::npos)
+        << read_bytes(err);
+  }
+  const Finished rest = plimsoll({"train", "--resume", run, "--json"});
+  EXPECT_EQ(state_of(end_of(rest)), wanted);
+  EXPECT_EQ(integer_at(rest.event("end"), "steps"), 39);
+  // The log has each step once.
+  const std::string log = read_bytes(run + "/log.jsonl");
+  for (int step = 1; step <= 39; ++step) {
+    const std::string text = "\"event\":\"step\",\"step\":" + std::to_string(step) + ",";
+    EXPECT_NE(log.find(text), std::string::npos) << step;
+    EXPECT_EQ(log.find(text), log.rfind(text)) << step;
+  }
+  EXPECT_EQ(read_bytes(run + "/log.csv"), read_bytes(folder / "whole" + "/log.csv"));
+  EXPECT_EQ(read_bytes(run + "/weights.safetensors"),
+            read_bytes(folder / "whole" + "/weights.safetensors"));
+  // A finished run that is resumed has nothing to do; with more epochs it has.
+  EXPECT_EQ(state_of(end_of(plimsoll({"train", "--resume", run, "--json"}))), wanted);
+  EXPECT_EQ(
+      integer_at(end_of(plimsoll({"train", "--resume", run, "--epochs", "4", "--json"})), "steps"),
+      52);
+}
+
+TEST(ResumeCommand, WithoutARunFolderNothingIsSaved) {
+  const TempFolder folder;
+  const pid_t child =
+      start({"train", "mlp", "--steps", "1000000", "--threads", "1", "--json"}, folder / "err");
+  ::usleep(700'000);
+  ::kill(child, SIGTERM);
+  const int code = wait_for(child);
+  // Before training began the signal had its usual effect.
+  EXPECT_TRUE(code == 143 || code == -SIGTERM) << code;
+  if (code == 143) {
+    EXPECT_NE(read_bytes(folder / "err").find("nothing was saved"), std::string::npos);
+  }
+}
+
+TEST(ResumeCommand, RefusesWhatItCannotGoOnWith) {
+  const TempFolder folder;
+  const std::string run = folder / "run";
+  EXPECT_EQ(plimsoll({"train", "--resume", folder / "none"}).exit, 2);
+  ASSERT_EQ(plimsoll({"train", "mlp", "--steps", "4", "--threads", "1", "--run", run}).exit, 0);
+  // A new run over one that can go on.
+  Finished done = plimsoll({"train", "mlp", "--steps", "4", "--run", run});
+  EXPECT_EQ(done.exit, 2);
+  EXPECT_NE(done.err.find("--resume"), std::string::npos) << done.err;
+  // Other settings.
+  done = plimsoll({"train", "--resume", run, "--batch", "16"});
+  EXPECT_EQ(done.exit, 2);
+  EXPECT_NE(done.err.find("batch: expected 32"), std::string::npos) << done.err;
+  done = plimsoll({"train", "mnist-cnn", "--resume", run});
+  EXPECT_EQ(done.exit, 2) << done.err;
+  EXPECT_EQ(plimsoll({"train", "mlp", "--checkpoint-every", "3"}).exit, 2);  // where to?
+  // A damaged checkpoint.
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(run + "/checkpoints"))
+    if (entry.path().filename() == "manifest.json")
+      ::pl::testing::write_bytes(entry.path().string(), "{\"format\":");
+  EXPECT_EQ(plimsoll({"train", "--resume", run}).exit, 2);
+}
+
+TEST(ResumeCommand, CheckpointsAreOnTheBill) {
+  if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
+  const TempFolder folder;
+  const auto plan = [](const Words& more) {
+    Words words{"plan", "mlp", "--threads", "1", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return plimsoll(words).lines().at(0);
+  };
+  const Json without = plan({}), with = plan({"--checkpoint-every", "2"});
+  const int64_t copy = integer_at(with.at("checkpoint", "plan"), "bytes");
+  EXPECT_GE(copy, integer_at(with, "persistent_bytes"));
+  EXPECT_GE(integer_at(with, "fixed_bytes"), integer_at(without, "fixed_bytes") + copy);
+  const Finished done =
+      plimsoll_measured({"train", "mlp", "--threads", "1", "--steps", "9", "--json",
+                         "--checkpoint-every", "2", "--run", folder / "run"});
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const int64_t planned = integer_at(with, "process_bytes");
+  EXPECT_EQ(integer_at(done.event("plan"), "process_bytes"), planned);
+  EXPECT_LE(done.peak, planned);
+  EXPECT_GE(done.peak, planned - std::max<int64_t>(planned / 50, 2 * kMiB));
+  EXPECT_EQ(done.event("end").at("heap_allocations_per_step", "end").as_real("heap"), 0);
+  // Without room for the copy it is written between steps, and the least budget is the same.
+  const Json tight = plan({"--checkpoint-every", "2", "--memory", std::to_string(planned - 1)});
+  EXPECT_EQ(integer_at(tight.at("checkpoint", "plan"), "bytes"), 0);
+  EXPECT_EQ(tight.at("fits", "plan"), Json(true));
+}
+
+}  // namespace
+}  // namespace pl::test
