@@ -9,14 +9,14 @@ namespace {
 
 using namespace pl;
 
-// Points of the plane; the label says whether one lies inside of a ring.
+// Points of the plane; the label says whether one lies inside of a circle.
 struct Points {
   explicit Points(Dim count) : x({Dtype::float32, {count, 2}}), y({Dtype::int32, {count}}) {
     for (Dim i = 0; i < count; ++i) {
       const double radius = std::sqrt(static_cast<double>(i % 97) / 97) * 2, angle = 2.4 * i;
       x.data_as<float>()[2 * i] = static_cast<float>(radius * std::cos(angle));
       x.data_as<float>()[2 * i + 1] = static_cast<float>(radius * std::sin(angle));
-      y.data_as<int32_t>()[i] = radius > 0.7 && radius < 1.5;
+      y.data_as<int32_t>()[i] = radius < 1.2;
     }
   }
   Tensor x, y;
@@ -26,7 +26,7 @@ struct Points {
 Variable weight(Shape shape, const char* name) {
   Tensor start({Dtype::float32, shape});
   for (Dim i = 0; i < shape.elements(); ++i)
-    start.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * (i + 1)) * 0.7);
+    start.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * (i + 1)) * 2);
   return Variable(start, {.name = name});
 }
 
@@ -37,8 +37,8 @@ int main() {
     Runtime runtime({.memory = "64MiB", .threads = 1});
     constexpr Dim kBatch = 64;
     const auto data = tensor_source(Points(1024).x, Points(1024).y);
-    const Variable w1 = weight({2, 32}, "w1"), w2 = weight({32, 2}, "w2"),
-                   b1(fill({32}, 0.0), {.name = "b1"}), b2(fill({2}, 0.0), {.name = "b2"});
+    const Variable w1 = weight({2, 32}, "w1"), w2 = weight({32, 2}, "w2"), b1 = weight({32}, "b1"),
+                   b2(fill({2}, 0.0), {.name = "b2"});
 
     auto train_step = pl::function(
         [&](const Tensor& x, const Tensor& y) {

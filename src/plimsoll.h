@@ -14,6 +14,7 @@
 #include "model/metrics.h"       // metrics::AUC, ...
 #include "model/mobilenet.h"     // mobilenet_v2
 #include "model/regularizer.h"   // regularizers::L2, ...
+#include "model/remat.h"         // remat, RematScope
 #include "model/resnet.h"        // resnet18, resnet50
 #include "model/unet.h"          // unet, kUnet
 #include "model/vit.h"           // vit, kVitB16

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "plan/problem.h"
@@ -102,6 +103,12 @@ class Replay {
       if (!holds(blocks.writes[w], node.writes[w])) fail("write over a write at step", s);
     if (blocks.workspace >= 0 && !holds(blocks.workspace, -2))
       fail("write over workspace at step", s);
+    if (!ran_.insert(steps_[s]).second) return;
+    // Copies of released values are gone from here on.
+    std::erase_if(regions_, [&](const auto& region) {
+      const int value = region.second.value;
+      return value >= 0 && problem_.values[index(value)].release == steps_[s];
+    });
   }
 
   bool touch(int a, int b) const {
@@ -114,6 +121,7 @@ class Replay {
   const std::vector<int>& steps_;
   const Layout& layout_;
   std::map<ByteOffset, Region> regions_;  // by first byte
+  std::set<int> ran_;                     // nodes
   std::string fault_;
 };
 

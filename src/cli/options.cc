@@ -33,6 +33,19 @@ double parse_real(const std::string& text, const char* option, double low, doubl
   return value;
 }
 
+std::vector<std::string> parse_names(const std::string& text, const char* option) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    names.push_back(text.substr(begin, end - begin));
+    if (names.back().empty())
+      throw UserError("[options] " + std::string(option) + ": expected NAME,..., received '" +
+                      text + "'");
+    begin = end + 1;
+  }
+  return names;
+}
+
 Shape parse_shape(const std::string& text) {
   std::vector<Dim> dims;
   size_t begin = 0;
@@ -97,6 +110,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
        "auto, off, or K: work the batch off in K parts, with exact sums [auto]; a multiple of "
        "the batch means bands of image rows");
   text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
+  text("--remat",
+       "NAME,...: layers whose activations are always computed again, such as block_*; or full");
   text("--offload", "off (moving values to other memory is not built yet) [off]");
   text("--checkpoint-every",
        "save all that going on needs after so many steps, beside training if the budget has room "
@@ -152,6 +167,7 @@ void read_run_options(const Texts& texts, RunOptions& run) {
     run.split = *text == "off" ? 1 : parse_integer(*text, "--split (auto, off or K)", 1, 1 << 30);
   if (const auto* text = given("--recompute"))
     run.recompute = one_of(*text, "--recompute", {"auto", "off"}) == "auto";
+  if (const auto* text = given("--remat")) run.remat = parse_names(*text, "--remat");
   if (const auto* text = given("--device"); text && *text != "cpu") {
     if (text->starts_with("cuda") || text->starts_with("null:")) not_built("--device " + *text);
     one_of(*text, "--device", {"cpu"});

@@ -29,6 +29,7 @@ struct RunOptions {
   bool json = false;
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;
+  std::vector<std::string> remat;  // layers that are checkpointed by hand
   bool frontier = false, curve = false;
   std::string graph;  // plan: a bare problem's file instead of a model; empty: none
 

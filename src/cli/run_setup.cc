@@ -79,6 +79,7 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   report.model = options.model;
   report.optimizer = setup.compiled.optimizer->name();
   report.dtype = options.dtype;
+  report.remat = options.remat;
   report.batch = setup.loop.batch;
   report.threads = setup.backend->threads();
   report.budget = options.memory;
@@ -103,6 +104,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.compiled.loss.from_logits = model.logits;
   setup.compiled.metrics = {"accuracy"};
   setup.compiled.dtype = options.dtype;
+  setup.compiled.remat = options.remat;
   setup.compiled.optimizer = scaled_for(options.dtype, setup.compiled.optimizer);
   setup.loop = {.batch = options.batch,
                 .epochs = options.epochs,

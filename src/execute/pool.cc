@@ -12,10 +12,14 @@
 namespace pl {
 namespace {
 
+// The base order, with what was checkpointed by hand computed again.
 std::vector<int> base_order(const Problem& problem) {
-  std::vector<int> steps(problem.nodes.size());
-  for (size_t n = 0; n < steps.size(); ++n) steps[n] = static_cast<int>(n);
-  return steps;
+  auto steps = lower(problem, {});
+  if (!steps)
+    throw UserError(
+        "[remat] expected scopes that can be computed again for their gradients, received one that "
+        "reads what is overwritten by then; name fewer layers");
+  return std::move(*steps);
 }
 
 class PoolMaker {
@@ -34,6 +38,7 @@ class PoolMaker {
     const GraphFacts facts = book_.facts(whole_, &split.bill);
     const Bytes alignment = book_.backend().alignment();
     const GraphProblem made = make_problem(whole_, facts.nodes, alignment);
+    base_order(made.problem);  // or says why not
     split.floor = layout_.bytes + memo_.bound(made.problem);
     for (const Candidate& candidate : memo_.search(made.problem, worth_search(split))) {
       PoolEntry entry{.drops = candidate.drops, .arena = layout_.bytes + candidate.bytes};
@@ -74,6 +79,7 @@ class PoolMaker {
     Problem::Node& node = outer.problem.nodes[index(*at)];
     node.workspace = memo_.bound(body.problem);
     split.floor = layout_.bytes + lower_bound(outer.problem);
+    base_order(body.problem);
     const bool search = worth_search(split);
     const std::vector<Candidate> candidates = borrowed.empty() || !search
                                                   ? memo_.search(body.problem, search)
@@ -150,6 +156,7 @@ std::string describe(const Problem& problem) {
     put(value.producer);
     put(value.replaced_by);
     put(value.keep);
+    put(value.release);
   }
   for (const Problem::Node& node : problem.nodes) {
     put(node.ms);

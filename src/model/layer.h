@@ -79,6 +79,7 @@ class Layer {
   // False: training leaves its weights as they are, and keeps neither gradients nor optimiser state
   // for them. compile() settles it.
   bool trainable = true;
+  bool remat = false;  // what it computes on the way is computed again for its gradient
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights
 

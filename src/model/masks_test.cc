@@ -90,8 +90,8 @@ std::string words_of(const std::function<void()>& call) {
   return "";
 }
 
-class Misuse : public EagerTest {};
-TEST_F(Misuse, NamesTheLayerAndWhatItWanted) {
+class LayerMisuse : public EagerTest {};
+TEST_F(LayerMisuse, NamesTheLayerAndWhatItWanted) {
   const Symbolic image = Input({6, 6, 3}), sequence = Input({6, 3});
   EXPECT_EQ(words_of([&] { Conv1D(4, 3, {.name = "model/stage2/conv1"})(image); }),
             "[build] model/stage2/conv1: expected samples (positions, channels), received (6, 6, "

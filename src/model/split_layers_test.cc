@@ -50,7 +50,7 @@ Graph trace(const Network& network, int64_t batch) {
                           Dtype::float64};
   Graph graph = trace_step(
       network, compiled, {StepKind::train, batch},
-      {{Dtype::uint8, network.input_shapes()[0]}, {Dtype::int32, Shape{}}, 1.0 / 255, false});
+      {{{Dtype::uint8, network.input_shapes()[0]}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false});
   run_passes(graph);
   return graph;
 }

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "op/update.h"
+#include "plan/remat.h"
 
 namespace pl {
 namespace {
@@ -32,6 +33,7 @@ class Maker {
         result_.problem.values[v].bytes = align_up(graph_.values[v].meta.bytes(), alignment_);
     for (size_t n = 0; n < result_.node_of.size(); ++n) add_node(static_cast<int>(n));
     for (ValueId id : graph_.keep) result_.problem.values[index(root(id))].keep = true;
+    release_values(graph_, result_);
     return std::move(result_);
   }
 

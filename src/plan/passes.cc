@@ -170,8 +170,6 @@ void update_early(Graph& graph) {
   // For each node: the one that stays where it is and after which this one can run; itself if it
   // does not move.
   std::vector<NodeId> place(graph.nodes.size());
-  std::vector<std::vector<NodeId>> after(graph.nodes.size() + 1);
-  std::vector<bool> moved(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     place[n] = static_cast<NodeId>(n);
     if (!movable[n]) continue;
@@ -186,9 +184,21 @@ void update_early(Graph& graph) {
         if (reader != static_cast<NodeId>(n)) wait_for(reader);
       });
     place[n] = ready;
-    if (ready >= static_cast<NodeId>(n)) continue;
+  }
+  // What waits for nothing runs with the first that needs it, not before the forward part.
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    if (!movable[n] || place[n] >= 0) continue;
+    NodeId first = static_cast<NodeId>(n);
+    for (ValueId out : graph.nodes[n].out)
+      for (NodeId reader : readers[index(out)]) first = std::min(first, place[index(reader)]);
+    place[n] = first < static_cast<NodeId>(n) ? first : -1;
+  }
+  std::vector<std::vector<NodeId>> after(graph.nodes.size() + 1);
+  std::vector<bool> moved(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!movable[n] || place[n] >= static_cast<NodeId>(n)) continue;
     moved[n] = true;
-    after[index(ready + 1)].push_back(static_cast<NodeId>(n));
+    after[index(place[n] + 1)].push_back(static_cast<NodeId>(n));
   }
   std::vector<NodeId> order;
   for (size_t n = 0; n <= graph.nodes.size(); ++n) {

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "plan/graph_problem.h"
 #include "plan/plan.h"
+#include "plan/remat.h"
 
 namespace pl {
 namespace {
@@ -101,12 +102,12 @@ void add_peak(const Graph& graph, const Laid& laid, Plan& plan) {
     if (workspace) {
       const Node& node = node_at(graph, laid, at);
       live.op = node.op;
-      live.path = node.path;
+      live.path = without_scopes(node.path);
       live.meta = {Dtype::uint8, Shape{block.bytes}};
     } else {
       const Value& value = graph.values[index(owner[b])];
       live.category = value.category;
-      live.path = value.path;
+      live.path = without_scopes(value.path);
       live.op = value.producer < 0 ? "input" : graph.nodes[index(value.producer)].op;
       live.meta = value.meta;
     }

@@ -13,6 +13,7 @@
 #include "op/op.h"
 #include "op/update.h"
 #include "plan/graph_problem.h"
+#include "plan/remat.h"
 #include "plan/rewrite.h"
 #include "plan/split.h"
 
@@ -37,6 +38,7 @@ class Grouper {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       code_.push_back(instruction(node, samples));
+      scope_.push_back(remat_scope(node.path));
       if (node.loop < 0)
         for (const InOut& pair : next_versions(get_op(node.op), node.out.size()))
           replaced_at_[index(root_[index(node.in[index(pair.in)])])] = static_cast<int>(n);
@@ -99,7 +101,7 @@ class Grouper {
   bool alike(ValueId id, NodeId sink) const {
     const Value &a = value(id), &b = value(made_by(sink));
     return a.meta == b.meta && a.rows == b.rows && a.producer >= 0 && a.variable < 0 &&
-           code_[index(a.producer)].has_value();
+           code_[index(a.producer)].has_value() && scope_[index(a.producer)] == scope_[index(sink)];
   }
 
   bool is_inlined(const Growth& group, ValueId id) const {
@@ -268,6 +270,7 @@ class Grouper {
   std::vector<bool> kept_;
   std::vector<int> replaced_at_;  // per root of a variable's version: the node that overwrites it
   std::vector<std::optional<TileInstruction>> code_;  // per node
+  std::vector<std::string> scope_;                    // per node: a group stays within one
   std::vector<bool> taken_;                           // per node: a member that nobody else needs
 };
 

@@ -20,6 +20,8 @@ struct Problem {
     int replaced_by = -1;  // the node that overwrites its bytes (a variable's update): no step
                            // reads it afterwards; -1: none
     bool keep = false;     // still readable behind the last step
+    int release = -1;      // behind this node no copy made by then is read: it is computed again
+                           // (checkpointing by hand, plan/remat.h); -1: held as long as need be
   };
   struct Node {
     double ms = 0;
@@ -46,7 +48,8 @@ struct Drop {
 using Drops = std::vector<Drop>;  // sorted, unique
 
 // The steps as node ids, some more than once. Each dropped value is computed again in the bay
-// before the node that uses it, and so are those of its inputs that are dropped there too. Nothing
+// before the node that uses it, and so are those of its inputs that are dropped there too; likewise
+// a value that was released and is read again. Nothing
 // when an effect would run twice, a replaced value be read, or the steps exceed three times the
 // nodes.
 std::optional<std::vector<int>> lower(const Problem& problem, const Drops& drops);
@@ -92,8 +95,9 @@ struct SearchOptions {
   std::optional<Bytes> bound;  // lower_bound of the problem, where it is known already
 };
 
-// All plans worth having, bytes descending and time ascending; the first drops nothing. Knows
-// neither a budget nor a clock: equal problems give equal pools.
+// All plans worth having, bytes descending and time ascending; the first drops nothing, unless
+// values are released, when a drop may save time. Knows neither a budget nor a clock: equal
+// problems give equal pools.
 std::vector<Candidate> search(const Problem& problem, const SearchOptions& options = {});
 
 }  // namespace pl

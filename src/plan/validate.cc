@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "plan/plan.h"
 #include "plan/validate_bands.h"
+#include "plan/validate_remat.h"
 
 namespace pl {
 namespace {
@@ -43,6 +44,7 @@ class Replay {
                 plan_.keep_at.size() == graph_.keep.size(),
             "offsets are missing");
     name_contents();
+    forgotten_ = forgotten_behind(graph_, content_);
     load_sources();
     for (size_t s = 0; s < plan_.steps.size(); ++s) play(s);
     finish();
@@ -205,6 +207,9 @@ class Replay {
     for (size_t o = 0; o < node.out.size(); ++o) play_output(step, node, op, o, workspace);
     for (size_t o = 0; o < node.out.size(); ++o)
       put(step.out[o], granted(value(node.out[o]).meta.bytes()), node.out[o]);
+    if (runs_[static_cast<size_t>(step.node)] == 1)
+      for (ValueId id : forgotten_[static_cast<size_t>(step.node)])
+        std::erase_if(memory_, [&](const auto& at) { return at.second.content == id; });
   }
 
   // A loop's body runs in a part of its own, which holds nothing else meanwhile; the loop reads its
@@ -377,7 +382,8 @@ class Replay {
   std::vector<ValueId> content_;  // per value: whose bytes it has
   std::vector<bool> outside_;     // of a body: sliced and stacked values
   std::vector<int> runs_;
-  std::map<ByteOffset, Range> memory_;  // begin -> end and content
+  std::vector<std::vector<ValueId>> forgotten_;  // per node: behind its first run
+  std::map<ByteOffset, Range> memory_;           // begin -> end and content
   size_t at_ = static_cast<size_t>(-1);
 };
 

@@ -66,6 +66,8 @@ std::string moves_text(const PlanReport& r) {
     out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
   if (r.recomputed.values > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
+  for (size_t i = 0; i < r.remat.size(); ++i) out += (i ? ", " : " (by hand: ") + r.remat[i];
+  if (!r.remat.empty()) out += ")";
   return out;
 }
 
@@ -161,6 +163,11 @@ Json to_json(const PlanReport& r) {
       .set("costs", r.costs.empty() ? Json() : Json(r.costs))
       .set("peak_values", culprits)
       .set("remedies", remedies);
+  if (!r.remat.empty()) {
+    Json names = Json::array();
+    for (const std::string& name : r.remat) names.push(name);
+    json.set("remat", std::move(names));
+  }
   if (r.checkpoint_every > 0)
     json.set("checkpoint", Json::object()
                                .set("every", r.checkpoint_every)

@@ -61,8 +61,9 @@ struct PlanReport {
   SessionPoint unlimited;
   int64_t split = 1, bands = 0;
   Recomputed recomputed;
-  Bytes minimum = 0;      // least process bytes found
-  bool complete = false;  // every plan worth having was looked for
+  std::vector<std::string> remat;  // what was checkpointed by hand, as it was asked for
+  Bytes minimum = 0;               // least process bytes found
+  bool complete = false;           // every plan worth having was looked for
   std::vector<SessionPoint> frontier;
   std::optional<int64_t> max_batch;
   size_t graph_nodes = 0, plan_steps = 0;

@@ -149,7 +149,8 @@ void Model::compile(const CompileOptions& options) {
                     "; compile before the weights are first used");
   const OptimizerRef optimizer =
       scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
-  state_->compiled = Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads)};
+  state_->compiled =
+      Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads), options.remat};
   if (built) state_->network.settle_trainable();
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
@@ -243,7 +244,7 @@ void Model::save_checkpoint(const std::string& folder) {
                     .dtype = std::string(name_of(compiled.dtype))};
   saved.steps_before = state_->iterations;
   saved.epochs_before = state_->epochs;
-  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->learning_rate;
+  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->inner().learning_rate;
   write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
 }
 
@@ -266,7 +267,7 @@ void Model::load_checkpoint(const std::string& folder) {
   state_->fresh_optimizer = !with_slots;
   state_->iterations = saved.steps_before + saved.position.steps;
   state_->epochs = saved.epochs_before + saved.position.epoch - 1;
-  if (with_slots) state_->compiled->optimizer->learning_rate = saved.learning_rate;
+  if (with_slots) state_->compiled->optimizer->inner().learning_rate = saved.learning_rate;
 }
 
 std::vector<WeightInfo> Model::weights() {

@@ -88,6 +88,9 @@ struct CompileOptions {
   Policy dtype = Dtype::float32;        // float32, float64, kMixedBfloat16 or kMixedFloat16
   LossWeights loss_weights = {};        // of the outputs; 1 by default
   MetricChoices weighted_metrics = {};  // as metrics, with the samples' weights
+  // Checkpointing by hand, beside what the planner does: layers, by path or pattern ("block_*"),
+  // or "full", whose activations are computed again for the backward part. See model/remat.h.
+  std::vector<std::string> remat = {};
 };
 
 // The values of a model's inputs, of its targets or of sample weights: one tensor, or one for each

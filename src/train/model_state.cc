@@ -160,6 +160,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   report.model = state_.name;
   report.optimizer = compiled_.optimizer ? compiled_.optimizer->name() : name_of(needs_.kind);
   report.dtype = compiled_.dtype;
+  report.remat = compiled_.remat;
   report.batch = batch_;
   report.threads = backend.threads();
   report.budget = budget.bytes();

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "plan/passes.h"
+#include "plan/remat.h"
 #include "plan/split.h"
 #include "train/footprint.h"
 #include "train/session.h"
@@ -169,6 +170,19 @@ std::vector<SessionPoint> frontier_of(std::vector<SessionPoint> points) {
   return kept;
 }
 
+// Checkpointing by hand: what was compiled, and layers that say so themselves.
+void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled) {
+  std::vector<std::string> names = compiled.remat;
+  const bool full = std::erase(names, "full") > 0;
+  for (const std::string& unknown : mark_remat(graph, names))
+    throw UserError("[remat] expected the path of a layer, its first parts, or a pattern such as " +
+                    ("block_*, received '" + unknown) + "', which matches no layer that computes");
+  names.clear();
+  for (const Network::Call& call : network.calls())
+    if (call.layer->remat || full) names.push_back(call.layer->name);
+  mark_remat(graph, names);
+}
+
 // Runs all passes; answers how many nodes became part of others.
 size_t run_counted_passes(Graph& graph) {
   size_t before = graph.nodes.size(), fused = 0;
@@ -202,6 +216,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
     StepLayout step;
     graphs.push_back(trace_step(network, compiled, signature, sample, &step));
     if (signature.kind != StepKind::predict) result.step = std::move(step);
+    if (signature.kind == StepKind::train) mark_scopes(graphs.back(), network, compiled);
     fused_nodes += run_counted_passes(graphs.back());
   }
   // The signature with the most variables (a training one, if any) fixes the layout for all.

@@ -28,6 +28,9 @@ struct Compiled {
   MetricList metrics;            // of a network with one output, unless there are heads
   Policy dtype;                  // of variables and of the computation
   std::vector<Head> heads = {};  // one for each output; empty: as above
+  // Layers whose activations are computed again for the backward part, by name or pattern
+  // (mark_remat in plan/remat.h), or "full": every layer.
+  std::vector<std::string> remat = {};
 };
 
 // One for each output. Throws UserError when their number is not the network's.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "backend/cpu/cpu_backend.h"
+#include "plan/remat.h"
 #include "plan/storage.h"
 
 namespace pl {
@@ -173,7 +174,7 @@ std::vector<std::pair<std::string, Bytes>> kept_for_backward(const Prepared& pre
       const Value& value = graph.values[index(found->second)];
       const Bytes size = align_up(value.meta.bytes(), plan.alignment);
       if (value.category == Category::input && value.rows) bytes["input"] += size;
-      if (value.category == Category::activations) bytes[value.path] += size;
+      if (value.category == Category::activations) bytes[without_scopes(value.path)] += size;
       holds.erase(found);
     }
     for (ByteOffset at : step.out) holds.erase(at);

@@ -69,7 +69,7 @@ TEST(Environment, AnAnswerThatCannotBeWrittenIsAnError) {
 
 TEST(Environment, LimitsEndInAMessage) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need address space of their own";
-  for (const char* limit : {"ulimit -v 80000", "ulimit -d 20000", "ulimit -v 60000"}) {
+  for (const char* limit : {"ulimit -v 80000", "ulimit -d 20000", "ulimit -v 70000"}) {
     const Finished done = shell(std::string(limit) + "; $P train mlp --steps 2 --threads 2 --json");
     EXPECT_EQ(done.exit, 3) << limit << ": " << done.err;
   }

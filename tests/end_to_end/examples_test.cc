@@ -52,6 +52,14 @@ TEST(Examples, TapeRelease) {
   EXPECT_LT(number_behind(text, "out of scope "), before + 1);
 }
 
+TEST(Examples, Checkpointing) {
+  const std::string text = output_of("checkpointing");
+  EXPECT_LT(number_behind(text, "by hand     planned "),
+            0.6 * number_behind(text, "as it is           planned "))
+      << text;
+  EXPECT_NE(text.find("the same numbers"), std::string::npos) << text;
+}
+
 TEST(Examples, ReducedLayer) {
   const std::string text = output_of("reduced_layer");
   EXPECT_LT(number_behind(text, "reduced "), number_behind(text, "loop ")) << text;

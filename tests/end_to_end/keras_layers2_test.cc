@@ -197,7 +197,7 @@ void copy_to(const Tensor& from, Dtype dtype, void* to) {
 }
 
 // Some slopes are 0 but for rounding, among numbers near 1: those of attention's key bias.
-constexpr double kLeast = 1e-2;
+constexpr double kLeast = 0.1;
 
 void expect_close(const Json& answer, const void* ours, Dtype dtype, double tolerance,
                   const std::string& what) {

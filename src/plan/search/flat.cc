@@ -47,8 +47,10 @@ Flat::Flat(const Problem& problem)
     replaced_by.push_back(value.replaced_by);
     keep.push_back(value.keep);
     if (value.keep) kept_bytes += value.bytes;
+    if (value.release >= 0 && value.bytes > 0) released.emplace_back(value.release, v);
     if (value.producer < 0 && !value.keep && uses(v).empty()) unread_source_bytes += value.bytes;
   }
+  std::sort(released.begin(), released.end());
   make_walks();
 }
 

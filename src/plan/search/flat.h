@@ -37,14 +37,15 @@ struct Flat {
   std::vector<Touch> touches;
   std::vector<int> read_at, read_list, write_at, write_list, use_at, use_list, pair_at;
   std::vector<InOut> pair_list;
-  std::vector<double> ms;         // per node
-  std::vector<Bytes> workspace;   // per node
-  std::vector<uint8_t> rerun;     // per node
-  std::vector<Bytes> bytes;       // per value
-  std::vector<int> producer;      // per value
-  std::vector<int> replaced_by;   // per value
-  std::vector<uint8_t> keep;      // per value
-  Bytes kept_bytes = 0;           // of all kept values
+  std::vector<double> ms;                     // per node
+  std::vector<Bytes> workspace;               // per node
+  std::vector<uint8_t> rerun;                 // per node
+  std::vector<Bytes> bytes;                   // per value
+  std::vector<int> producer;                  // per value
+  std::vector<int> replaced_by;               // per value
+  std::vector<uint8_t> keep;                  // per value
+  std::vector<std::pair<int, int>> released;  // (node, value behind it), sorted
+  Bytes kept_bytes = 0;                       // of all kept values
   Bytes unread_source_bytes = 0;  // sources that nobody reads or keeps: live at step 0 only
 
  private:
@@ -78,11 +79,13 @@ class Scorer {
  private:
   // Bytes that writes of the node take over from reads whose copies die there.
   Bytes taken_over(const Flat::Walk& walk);
+  bool lower_with_releases(std::span<const Drop> drops, std::vector<int>& steps);
   bool run_bay(int at, std::span<const Drop> dropped, std::vector<int>& steps);
 
   const Flat& flat_;
   int64_t stamp_ = 0, walked_ = 0;
   std::vector<int64_t> dropped_in_;  // per value: stamp of the bay it is dropped in
+  std::vector<uint8_t> gone_;        // per value: released, and not computed again yet
   std::vector<int64_t> in_bay_;      // per node: stamp of the bay that runs it
   std::vector<int64_t> taken_in_;    // per value: stamp of the step in which its bytes are taken
   std::vector<int> bay_;

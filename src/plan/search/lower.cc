@@ -10,6 +10,7 @@ namespace pl {
 Scorer::Scorer(const Flat& flat)
     : flat_(flat),
       dropped_in_(index(flat.values), 0),
+      gone_(index(flat.values), 0),
       in_bay_(index(flat.nodes), 0),
       taken_in_(index(flat.values), 0) {}
 
@@ -31,7 +32,9 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
   auto ask = [&](int node) {
     if (node != at && flat_.walks[index(node)].replaced < at) return false;
     for (int value : flat_.reads(node)) {
-      if (dropped_in_[index(value)] == stamp_ && !add(flat_.producer[index(value)])) return false;
+      if ((dropped_in_[index(value)] == stamp_ || gone_[index(value)]) &&
+          !add(flat_.producer[index(value)]))
+        return false;
     }
     return true;
   };
@@ -43,7 +46,37 @@ bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& st
   return true;
 }
 
+// With values that are released behind some node: whoever reads one later has a bay for it, with
+// drops or without.
+bool Scorer::lower_with_releases(std::span<const Drop> drops, std::vector<int>& steps) {
+  const size_t most = 3 * index(flat_.nodes);
+  steps.clear();
+  std::fill(gone_.begin(), gone_.end(), uint8_t{0});
+  auto release = flat_.released.begin();
+  for (int n = 0; n < flat_.nodes; ++n) {
+    size_t end = 0;
+    while (end < drops.size() && drops[end].at == n) ++end;
+    const Flat::Walk& walk = flat_.walks[index(n)];
+    bool bay = end > 0;
+    for (int t = walk.reads; t < walk.end; ++t)
+      bay = bay || gone_[index(flat_.touches[index(t)].value)];
+    if (bay) {
+      const size_t before = steps.size();
+      if (!run_bay(n, drops.first(end), steps)) return false;
+      if (steps.size() + index(flat_.nodes - n) > most) return false;
+      for (size_t s = before; s < steps.size(); ++s)
+        for (int value : flat_.writes(steps[s])) gone_[index(value)] = 0;
+    }
+    drops = drops.subspan(end);
+    steps.push_back(n);
+    for (; release != flat_.released.end() && release->first == n; ++release)
+      gone_[index(release->second)] = 1;
+  }
+  return true;
+}
+
 bool Scorer::lower(std::span<const Drop> drops, std::vector<int>& steps) {
+  if (!flat_.released.empty()) return lower_with_releases(drops, steps);
   const size_t most = 3 * index(flat_.nodes);
   steps.clear();
   int next = 0;
