@@ -134,6 +134,52 @@ TEST(ModelOnValues, IsThePredictionAndTakesGradients) {
   EXPECT_TRUE(same_bits(model(x), model.predict(x, {.threads = 1})));
 }
 
+// A step as fit() makes one, with an optimiser.
+Tensor adam_step(Model& model, Optimizer& optimizer, const Tensor& x, const Tensor& y) {
+  GradientTape tape;
+  const Tensor losses = sparse_softmax_cross_entropy(model(x, true), y).loss;
+  const Tensor loss = scale(reduce_sum(losses), 1.0 / static_cast<double>(x.shape()[0]));
+  const std::vector<Variable> weights = model.trainable_variables();
+  const Tensors gradients = tape.gradient(loss, weights);
+  GradientsAndVariables list;
+  for (size_t i = 0; i < weights.size(); ++i) list.emplace_back(gradients[i], weights[i]);
+  optimizer.apply_gradients(list);
+  return loss;
+}
+
+TEST(ApplyGradients, StepsAreThoseOfFit) {
+  const Tensor x = pattern({16, 8}, 1), y = classes(16);
+  auto make = [] { return Sequential(Shape{8}, {Dense(16, {.activation = "tanh"}), Dense(3)}); };
+  Sequential fitted = make(), eager = make(), traced = make();
+  fitted.compile({.optimizer = Adam({.learning_rate = 0.01}),
+                  .loss = Loss{"sparse_categorical_crossentropy", true}});
+  eager.set_weights(fitted.get_weights());
+  traced.set_weights(fitted.get_weights());
+  FitOptions options = kFit;
+  options.batch_size = 16;
+  options.shuffle = false;
+  options.epochs = 5;
+  fitted.fit(x, y, options);
+
+  Runtime runtime({.memory = "32MiB", .threads = 1});
+  const OptimizerRef a = Adam({.learning_rate = 0.01}), b = Adam({.learning_rate = 0.01});
+  auto step = function(
+      [&](const Tensor& in, const Tensor& labels) { return adam_step(traced, *b, in, labels); });
+  for (int i = 0; i < 5; ++i) {
+    const Tensor one = adam_step(eager, *a, x, y), two = step(x, y);
+    EXPECT_NEAR(one.data_as<float>()[0], two.data_as<float>()[0], 1e-6);
+  }
+  EXPECT_EQ(step.traces(), 1);
+  EXPECT_EQ(a->iterations(), 5);
+  EXPECT_EQ(b->iterations(), 5);
+  const Tensors expected = fitted.get_weights();
+  for (const Tensors& got : {eager.get_weights(), traced.get_weights()})
+    for (size_t w = 0; w < expected.size(); ++w)
+      for (int64_t i = 0; i < expected[w].meta().elements(); ++i)
+        ASSERT_NEAR(got[w].data_as<float>()[i], expected[w].data_as<float>()[i], 2e-6)
+            << w << "[" << i << "]";
+}
+
 TEST(ModelOnValues, StatisticsMoveWhileTraining) {
   Runtime runtime({.memory = "32MiB", .threads = 1});
   Sequential model(Shape{4}, {BatchNormalization(), Dense(2)});
