@@ -1,5 +1,5 @@
 // Recurrent layers and wrappers over steps against Keras: outputs and gradients in float64 and
-// float32, and ten losses. tests/golden/keras_rnn.py made the answers; the networks here have its
+// float32. tests/golden/keras_rnn.py made the answers; the networks here have its
 // names.
 #include "tests/keras_layer_case.h"
 
@@ -99,25 +99,6 @@ void expect_layers(Dtype dtype) {
 
 TEST(KerasRnn, OutputsAndGradientsInFloat64) { expect_layers(Dtype::float64); }
 TEST(KerasRnn, OutputsAndGradientsInFloat32) { expect_layers(Dtype::float32); }
-
-TEST(KerasRnn, TenLossesOfPaddedText) {
-  const Symbolic x = Input({7});
-  const Symbolic r =
-      LSTM(5, {.name = "lstm"})(Embedding(11, 6, {.mask_zero = true, .name = "emb"})(x));
-  expect_agreement(kFile, 0, Model(x, Dense(3, {.activation = "softmax", .name = "head"})(r)),
-                   integers(kInputSalt, {kBatch, 7}, 11), integers(kLabelSalt, {kBatch}, 3),
-                   kWithoutNorm);
-}
-
-TEST(KerasRnn, TenLossesOfNextTokens) {
-  const Symbolic x = Input({6});
-  const Symbolic a = Bidirectional(GRU(4, {.return_sequences = true, .name = "gru"}),
-                                   {.name = "both"})(Embedding(11, 6, {.name = "emb"})(x));
-  const Symbolic r = LSTM(5, {.return_sequences = true, .name = "lstm"})(a);
-  expect_agreement(kFile, 1, Model(x, Dense(11, {.activation = "softmax", .name = "head"})(r)),
-                   integers(kInputSalt, {kBatch, 6}, 11), integers(kLabelSalt, {kBatch, 6}, 11),
-                   kWithoutNorm);
-}
 
 }  // namespace
 }  // namespace pl::test

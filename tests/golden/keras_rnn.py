@@ -1,56 +1,117 @@
 """Writes keras_rnn.json: recurrent layers and wrappers over steps, as Keras computes them.
 
-    python keras_rnn.py        # with KERAS_BACKEND=jax and JAX_ENABLE_X64=1, which it sets itself
+    python keras_rnn.py        # with TensorFlow, whose backend it sets itself
 
-Cases are those of keras_layers2.py, whose functions it uses: outputs, and gradients by every input and
-weight, in float64; tests/end_to_end/keras_rnn_test.cc builds the same networks under the same names.
-`cases` are networks that Keras trained for ten steps, as in keras_layers.py. Run with Keras 3.15.1 and
-JAX.
+Inputs and weights come from a counter hash, weights salted by their place among the sorted paths;
+tests/end_to_end/keras_rnn_test.cc computes the same numbers and builds the same networks under the same names.
+`layers` holds the output y and the gradients of sum(y * r), r hashed too, by every input and weight, in float64,
+thinned out (the form of keras_layers2.json); `cases` holds networks that were trained for ten steps (that of
+keras_layers.json). Run with Keras 3.15.1 and TensorFlow 2.21.
 """
 
 import json
+import os
 import pathlib
 
-from keras_layers import BATCH, answer as train  # sets the backend
-from keras_layers2 import SEED_SALT, centre, chain, input_values, thinned
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-import jax
-import jax.numpy as jnp
 import keras
-from counter_hash import real
+import numpy as np
+import tensorflow as tf
+from counter_hash import hashes, real
 from keras import layers
 
+BATCH, STEPS, RATE = 3, 10, 0.01
+INPUT_SALT, LABEL_SALT, POSITION_SALT, SEED_SALT = 1001, 1002, 2002, 3003
+MOST_VALUES = 16
 MASKED = -30  # about half of the steps are zeros, which Masking leaves out
 
 
 @keras.saving.register_keras_serializable()
 def exact_tanh(x):
     """Keras's own gives float32 whatever the dtype is."""
-    return jnp.tanh(x)
+    return tf.math.tanh(x)
 
 
-TANH = dict(activation=exact_tanh)
+@keras.saving.register_keras_serializable()
+def exact_sigmoid(x):
+    return tf.math.sigmoid(x)
+
+
+TANH = dict(activation=exact_tanh, recurrent_activation=exact_sigmoid)
+ONE_TANH = dict(activation=exact_tanh)
+
+
+def input_values(index, shape, exponent):
+    x = real(INPUT_SALT + index, (BATCH, *shape), 1 if exponent == MASKED else exponent)
+    if exponent == MASKED:
+        x *= (hashes(POSITION_SALT, BATCH * shape[0]) % 2).reshape(BATCH, shape[0], 1)
+        x[:, 0] = real(POSITION_SALT + 1, (BATCH, shape[1]), 1)
+    return x
+
+
+def thinned(x):
+    flat = np.asarray(x, np.float64).ravel()
+    stride = max(1, flat.size // MOST_VALUES) | 1
+    return {"size": flat.size, "stride": stride, "rms": float(np.sqrt(np.mean(flat**2))),
+            "values": flat[::stride].tolist()}
+
+
+def set_weights(model):
+    paths = sorted(v.path for v in model.weights)
+    for v in model.weights:
+        v.assign(real(paths.index(v.path), v.shape, -1))
+    return paths
 
 
 def answer(name, shapes, exponent, build):
-    """As in keras_layers2.py, for layers that have a generator of random numbers."""
     inputs = [layers.Input(shape) for shape in shapes]
     model = keras.Model(inputs, build(*inputs))
-    paths = sorted(v.path for v in model.weights)
-    for v in model.weights:
-        v.assign(real(paths.index(v.path), v.shape, -1) + centre(v.path))
-    x = [input_values(i, shape, exponent) for i, shape in enumerate(shapes)]
-    fixed = [v.value for v in model.non_trainable_variables]
-
-    def run(weights, values):
-        out, _ = model.stateless_call(weights, fixed, values, training=False)
-        return (out * real(SEED_SALT, out.shape, 0)).sum(), out
-
+    paths = set_weights(model)
+    x = [tf.constant(input_values(i, shape, exponent)) for i, shape in enumerate(shapes)]
     weights = [v.value for v in model.trainable_variables]
-    (_, y), (dw, dx) = jax.value_and_grad(run, argnums=(0, 1), has_aux=True)(weights, x)
-    return {"name": name, "paths": paths, "shape": list(y.shape[1:]), "y": thinned(y),
-            "dx": [thinned(d) for d in dx],
-            "dw": {v.path: thinned(d) for v, d in zip(model.trainable_variables, dw)}}
+    with tf.GradientTape() as tape:
+        for value in x:
+            tape.watch(value)
+        y = model(x if len(x) > 1 else x[0], training=False)
+        total = tf.reduce_sum(y * real(SEED_SALT, tuple(y.shape), 0))
+    assert y.dtype == tf.float64
+    slopes = [s.numpy() for s in tape.gradient(total, x + weights)]
+    return {"name": name, "paths": paths, "shape": list(y.shape[1:]), "y": thinned(y.numpy()),
+            "dx": [thinned(d) for d in slopes[:len(x)]],
+            "dw": {v.path: thinned(d) for v, d in zip(model.trainable_variables, slopes[len(x):])}}
+
+
+def train(build):
+    model, classes, label_shape = build()
+    paths = set_weights(model)
+    shape = (BATCH, *model.input_shape[1:])
+    x = (hashes(INPUT_SALT, int(np.prod(shape))) % np.uint32(11)).astype(np.int32).reshape(shape)
+    count = int(np.prod(label_shape))
+    y = (hashes(LABEL_SALT, count) % np.uint32(classes)).astype(np.int32).reshape(label_shape)
+    optimizer, loss_of = keras.optimizers.Adam(learning_rate=RATE), keras.losses.SparseCategoricalCrossentropy()
+    losses = []
+    for _ in range(STEPS):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        losses.append(float(loss))
+        # As whole tensors: TensorFlow's updates of single rows count a token's occurrences apart.
+        slopes = tape.gradient(loss, [v.value for v in model.trainable_variables])
+        optimizer.apply([tf.convert_to_tensor(s) for s in slopes], model.trainable_variables)
+    scores = np.asarray(model(x, training=False))
+    accuracy = float(np.mean(scores.argmax(-1) == y))
+    predictions = scores.ravel()[:64].tolist()
+    return {"name": build.__name__, "paths": paths, "losses": losses, "accuracy": accuracy,
+            "predictions": predictions}
+
+
+def chain(*parts):
+    def build(x):
+        for part in parts:
+            x = part(x)
+        return x
+    return build
 
 
 def with_state(layer):
@@ -100,12 +161,12 @@ def gru_cases():
         layers.GRU(4, activation="relu", recurrent_activation="hard_sigmoid", name="r"))
     yield "gru_masked", [(6, 3)], MASKED, masked(layers.GRU(4, return_sequences=True, name="r", **TANH))
     yield "gru_state", [(5, 3), (4,)], 1, with_state(layers.GRU(4, name="r", **TANH))
-    yield "simple", x, 1, chain(layers.SimpleRNN(4, name="r", **TANH))
+    yield "simple", x, 1, chain(layers.SimpleRNN(4, name="r", **ONE_TANH))
     yield "simple_relu", x, 1, chain(
         layers.SimpleRNN(4, activation="relu", return_sequences=True, use_bias=False, name="r"))
     yield "simple_masked", [(6, 3)], MASKED, masked(
-        layers.SimpleRNN(4, return_sequences=True, go_backwards=True, name="r", **TANH))
-    yield "simple_state", [(5, 3), (4,)], 1, with_state(layers.SimpleRNN(4, name="r", **TANH))
+        layers.SimpleRNN(4, return_sequences=True, go_backwards=True, name="r", **ONE_TANH))
+    yield "simple_state", [(5, 3), (4,)], 1, with_state(layers.SimpleRNN(4, name="r", **ONE_TANH))
 
 
 def wrapper_cases():
@@ -117,7 +178,7 @@ def wrapper_cases():
     yield "bidirectional_masked", [(6, 3)], MASKED, masked(layers.Bidirectional(
         layers.LSTM(4, return_sequences=True, name="r", **TANH), name="b"))
     yield "bidirectional_masked_last", [(6, 3)], MASKED, masked(layers.Bidirectional(
-        layers.SimpleRNN(4, name="r", **TANH), merge_mode="sum", name="b"))
+        layers.SimpleRNN(4, name="r", **ONE_TANH), merge_mode="sum", name="b"))
     yield "bidirectional_pair", x, 1, chain(layers.Bidirectional(
         layers.LSTM(4, return_sequences=True, name="r", **TANH), name="b",
         backward_layer=layers.GRU(5, return_sequences=True, go_backwards=True, name="other", **TANH)))
@@ -151,7 +212,7 @@ def main():
     result = {
         "made_by": "tests/golden/keras_rnn.py",
         "keras": keras.__version__,
-        "jax": jax.__version__,
+        "tensorflow": tf.__version__,
         "layers": cases,
         "cases": [train(build) for build in (text_network, next_token_network)],
     }
