@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/constraint.h"
 #include "model/initializer.h"
+#include "model/layer_context.h"
 #include "model/regularizer.h"
 
 namespace pl {
@@ -46,6 +47,16 @@ std::vector<Symbolic> Layer::connect(const std::shared_ptr<Layer>& self,
   } catch (const UserError& error) {
     throw UserError("[build] " + (name.empty() ? kind() : name) + ": " + error.what());
   }
+}
+
+Tensor LayerRef::operator()(const Tensor& in) const { return (*this)(Tensors{in}); }
+
+Tensor LayerRef::operator()(const Tensors& in) const {
+  if (LayerContext* context = LayerContext::current()) return context->call(layer_, in);
+  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
+  throw UserError("[call] " + path +
+                  ": expected to be called on tensors in call() of a model, whose weights it uses; "
+                  "derive from pl::Model, or call it on Input()");
 }
 
 Symbolic Input(Shape shape, std::string name) {

@@ -107,6 +107,10 @@ class LayerRef {
   LayerRef(std::shared_ptr<Layer> layer);  // throws UserError on null
   Symbolic operator()(const Symbolic& in) const;
   Symbolic operator()(const std::vector<Symbolic>& in) const;
+  // In call() of a subclassed model: with the model's weights, on tensors with the batch as
+  // dimension 0.
+  Tensor operator()(const Tensor& in) const;
+  Tensor operator()(const Tensors& in) const;
   Layer* operator->() const { return layer_.get(); }
   const std::shared_ptr<Layer>& get() const { return layer_; }
 

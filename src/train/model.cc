@@ -18,11 +18,16 @@ LossChoice::LossChoice(Loss loss) {
   value = std::move(loss);
 }
 
-Model::Model() : state_(std::make_shared<ModelState>()) {}
+Model::Model() : state_(std::make_shared<ModelState>()) {
+  state_->name = "model";
+  bind();
+}
 // A model that was moved from is an empty one, which says so when it is used.
-Model::Model(Model&& other) noexcept : Model() { state_.swap(other.state_); }
+Model::Model(Model&& other) noexcept : Model() { *this = std::move(other); }
 Model& Model::operator=(Model&& other) noexcept {
   state_.swap(other.state_);
+  bind();
+  other.bind();
   return *this;
 }
 Model::~Model() = default;

@@ -18,6 +18,7 @@
 #include "data/tensor_source.h"
 #include "model/layer.h"
 #include "model/loss.h"
+#include "trace/variable.h"
 #include "train/budget.h"
 #include "train/callbacks.h"
 #include "train/optimizers.h"
@@ -261,12 +262,27 @@ class Model {
   LayerRef get_layer(const std::string& name) const;
   void set_trainable(bool trainable);  // of all its layers; compile() settles it
 
+  // On values (in a Runtime), or on symbols in pl::function: x (B, ...) with the model's weights,
+  // which a GradientTape watches.
+  Tensor operator()(const Tensor& x, bool training = false);
+  // The weights themselves, as weights(): reading and assigning them is reading and assigning the
+  // model's.
+  std::vector<Variable> variables();
+  std::vector<Variable> trainable_variables();
+
   int64_t iterations() const;  // updates since compile(): Adam's t
   Optimizer& optimizer();      // its learning_rate may change between calls
 
  protected:
   Model();
+  // The forward pass of a class derived from Model, made of layers that are its members and of op
+  // functions. It is built by the first data it sees, and must use the same layers whatever these
+  // are; fit() plans and runs it like any other model.
+  virtual Tensor call(const Tensor& x, bool training);
   std::shared_ptr<ModelState> state_;  // shared with models that were made of this one
+
+ private:
+  void bind();
 };
 
 // A plain stack of layers. Without an input shape it is built by the first data it sees.

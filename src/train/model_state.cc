@@ -22,6 +22,7 @@ bool same_entries(const VariableLayout& a, const VariableLayout& b) {
 
 void ModelState::build(const Shape& input) {
   if (!network.built()) {
+    if (layers.empty()) layers.push_back(subclass());
     network = chain(input, layers, name);
   } else if (input != network.input_shapes()[0]) {
     throw UserError("[build] " + network.calls()[0].path + ": expected samples of shape " +
@@ -174,6 +175,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   require_room(report, state_.variables ? state_.variables->layout().bytes : 0);
   release_code_pages();
   Variables& variables = state_.weights(seed);
+  if (training) state_.detach_readers();
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
     variables.adopt(layout_);
     for (const auto& [path, value] : plan_->slot_starts) variables.set_slot(path, value);

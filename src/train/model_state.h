@@ -2,6 +2,7 @@
 // Internal to model*.cc.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,11 +10,14 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "data/source.h"
+#include "trace/variable.h"
 #include "train/budget.h"
 #include "train/callback_list.h"
 #include "train/loop.h"
 
 namespace pl {
+
+class Model;
 
 // What a plan was made for. Equal keys: the plan and its kernels can be used again.
 struct PlanKey {
@@ -35,6 +39,11 @@ struct ModelState {
   int64_t iterations = 0, epochs = 0;  // since compile()
   bool fresh_optimizer = true;         // slots, if any, are not this optimiser's
 
+  Model* self = nullptr;                         // whose state it is
+  std::function<LayerRef()> subclass = nullptr;  // its call() as a layer
+  int64_t eager_calls = 0;
+  std::vector<Variable> handles;  // as the network's weights, once somebody asked for them
+
   std::unique_ptr<CpuBackend> backend;
   std::shared_ptr<Variables> variables;  // null until someone asks for a weight
   // The last call's plan and kernels, without memory to run in; so that predict in a loop plans
@@ -49,6 +58,7 @@ struct ModelState {
   Compiled settings() const;  // as compiled, or float32 without a loss
   VariableLayout layout(bool training) const;
   Variables& weights(uint64_t seed = 0);  // makes and initialises them when there are none
+  void detach_readers();                  // whoever read a weight keeps what was read
 };
 
 // One call of fit (train), evaluate or predict. Null data: as many samples as a batch has, as the

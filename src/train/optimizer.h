@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "op/formula.h"
+#include "trace/variable.h"
 #include "train/schedule.h"
 
 namespace pl {
@@ -54,6 +56,8 @@ struct ApplyOptions {
 };
 
 class UpdateCall;
+struct SlotVariables;
+using GradientsAndVariables = std::vector<std::pair<Tensor, Variable>>;
 
 class Optimizer {
  public:
@@ -83,6 +87,11 @@ class Optimizer {
   // The optimiser whose learning_rate counts: that inside of a LossScaleOptimizer.
   virtual Optimizer& inner() { return *this; }
 
+  // Keras's: one update of these variables, on values or in a pl::function. Slots are Variables of
+  // the optimiser's own, apart from those of fit(). apply_gradients.cc
+  void apply_gradients(const GradientsAndVariables& list);
+  int64_t iterations() const;  // of apply_gradients()
+
   double learning_rate = 0;
   ScheduleRef schedule;  // null: learning_rate
 
@@ -107,6 +116,7 @@ class Optimizer {
   const char* name_;
   UpdateOptions update_;
   std::vector<std::string> no_decay_;
+  std::shared_ptr<SlotVariables> variables_;  // of apply_gradients()
 };
 using OptimizerRef = std::shared_ptr<Optimizer>;
 

@@ -1,0 +1,124 @@
+#include "model/layer_context.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "model/network.h"
+#include "op/recorder.h"
+#include "op/step_params.h"
+
+namespace pl {
+namespace {
+
+thread_local LayerContext* current_context = nullptr;
+
+constexpr Dim kBatch = 2;  // of the symbols with which layers are found
+
+int64_t stream_of(const std::string& name, size_t call) {
+  return static_cast<int64_t>(xxh3(name + "#" + std::to_string(call)) >> 1);
+}
+
+}  // namespace
+
+LayerContext::LayerContext() : previous_(current_context) { current_context = this; }
+LayerContext::~LayerContext() { current_context = previous_; }
+LayerContext* LayerContext::current() { return current_context; }
+
+// Builds each layer for the shapes it is called with.
+class FunctionLayer::Building final : public LayerContext {
+ public:
+  Building(FunctionLayer& owner, Recorder& recorder)
+      : owner_(owner),
+        recorder_(recorder),
+        params_(recorder.input("step_params", step_params_meta(), false)) {}
+
+  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in) override {
+    std::vector<Shape> shapes;
+    for (const Tensor& tensor : in) shapes.push_back(tensor.shape().without_front());
+    auto& layers = owner_.layers_;
+    if (std::find(layers.begin(), layers.end(), layer) == layers.end()) {
+      layers.push_back(layer);
+      name_layers(layers);
+    }
+    try {
+      layer->build(shapes);
+    } catch (const UserError& error) {
+      throw UserError(layer->name + ": " + error.what());
+    }
+    Tensors weights;
+    for (const Weight& weight : layer->weights())
+      weights.push_back(recorder_.variable(layer->name + "/" + weight.name + std::to_string(calls_),
+                                           {in[0].dtype(), weight.shape}, Category::parameters));
+    const PathScope scope(&recorder_, layer->name);
+    return layer->call({in, weights, false, params_, stream_of(layer->name, calls_++)});
+  }
+
+ private:
+  FunctionLayer& owner_;
+  Recorder& recorder_;
+  Tensor params_;
+  size_t calls_ = 0;
+};
+
+// Hands each layer its part of the weights.
+class FunctionLayer::Calling final : public LayerContext {
+ public:
+  Calling(const FunctionLayer& owner, const LayerCall& outer, Recorder* recorder)
+      : owner_(owner), outer_(outer), recorder_(recorder) {}
+
+  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in) override {
+    size_t first = 0;
+    for (const auto& known : owner_.layers_) {
+      const size_t count = known->weights().size();
+      if (known == layer) {
+        const PathScope scope(recorder_, layer->name);
+        return layer->call({in, outer_.weights.subspan(first, count), outer_.training,
+                            outer_.step_params, stream_of(owner_.name + layer->name, calls_++)});
+      }
+      first += count;
+    }
+    throw UserError("[call] " + layer->name +
+                    ": expected a layer that call() used when the model was built; use the same "
+                    "layers whatever the data");
+  }
+
+ private:
+  const FunctionLayer& owner_;
+  const LayerCall& outer_;
+  Recorder* recorder_;
+  size_t calls_ = 0;
+};
+
+FunctionLayer::FunctionLayer(std::string kind, std::function<Body()> body)
+    : kind_(std::move(kind)), body_(std::move(body)) {}
+
+Shape FunctionLayer::build(const std::vector<Shape>& in) {
+  if (in.size() != 1) throw UserError("expected one input");
+  Recorder recorder;
+  const RecorderScope scope(recorder);
+  const Tensor x = recorder.input("x", {Dtype::float32, in[0].with_front(kBatch)}, true);
+  layers_.clear();
+  Tensor y;
+  {
+    Building building(*this, recorder);
+    y = body_()(x, false);
+  }
+  if (!y.is_symbol() || y.shape().rank() < 1 || y.shape()[0] != kBatch)
+    throw UserError("expected call() to answer a tensor with a row for each sample, received " +
+                    (y.defined() ? y.meta().text() : "nothing"));
+  weights_.clear();
+  for (const auto& layer : layers_)
+    for (const Weight& weight : layer->weights()) {
+      weights_.push_back(weight);
+      weights_.back().name = layer->name + "/" + weight.name;
+    }
+  return y.shape().without_front();
+}
+
+Tensor FunctionLayer::call(const LayerCall& call) const {
+  Calling calling(*this, call, call.in[0].recorder());
+  return body_()(call.in[0], call.training);
+}
+
+}  // namespace pl

@@ -1,0 +1,122 @@
+// Optimisers on Variables: eager code and pl::function. Slots are Variables of the optimiser's own.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+#include "op/step_params.h"
+#include "train/function_trace.h"
+#include "train/optimizer.h"
+
+namespace pl {
+
+struct SlotVariables {
+  int64_t iterations = 0;
+  std::vector<Variable> shared;
+  struct Of {
+    Variable weight;  // keeps the address from being another's
+    std::vector<Variable> slots;
+  };
+  std::map<const VariableState*, Of> of;
+};
+
+namespace {
+
+// Made by hand: in a traced function an op would become part of the trace.
+Variable make_slot(const Slot& slot, const std::string& path) {
+  const Tensor start(slot.meta);
+  const int64_t count = slot.meta.elements();
+  if (slot.meta.dtype == Dtype::float64)
+    std::fill_n(start.data_as<double>(), count, slot.initial);
+  else if (slot.meta.dtype == Dtype::float32)
+    std::fill_n(start.data_as<float>(), count, static_cast<float>(slot.initial));
+  else
+    std::memset(start.data(), 0, static_cast<size_t>(slot.meta.bytes()));
+  Variable variable(start, {.name = path + "/" + slot.name, .trainable = false});
+  variable.state()->category = Category::optimizer;
+  return variable;
+}
+
+// Variables as an update writes them: in place, or as the trace's.
+class Writing {
+ public:
+  Tensor operator()(const Variable& variable) {
+    if (VariableTracer* tracer = VariableTracer::current()) return tracer->read(variable.state());
+    written_.push_back(variable);
+    return variable.state()->writable();
+  }
+  Tensors operator()(const std::vector<Variable>& list) {
+    Tensors tensors;
+    for (const Variable& variable : list) tensors.push_back((*this)(variable));
+    return tensors;
+  }
+  // What an update did not write in place is copied there.
+  void finish(const OptimizerState& state) {
+    Tensors next = state.shared;
+    for (const Trained& trained : state.weights) {
+      next.push_back(trained.weight);
+      next.insert(next.end(), trained.slots.begin(), trained.slots.end());
+    }
+    for (size_t i = 0; i < next.size(); ++i) {
+      VariableState& variable = *written_[i].state();
+      void* place = variable.current().data();
+      if (next[i].data() != place)
+        std::memcpy(place, next[i].data(), static_cast<size_t>(variable.meta.bytes()));
+      variable.wrote();
+    }
+  }
+
+ private:
+  std::vector<Variable> written_;  // as finish() finds their next versions
+};
+
+}  // namespace
+
+int64_t Optimizer::iterations() const { return variables_ ? variables_->iterations : 0; }
+
+void Optimizer::apply_gradients(const GradientsAndVariables& list) {
+  if (list.empty()) throw UserError("[apply_gradients] expected gradients, received none");
+  if (!variables_) {
+    variables_ = std::make_shared<SlotVariables>();
+    for (const Slot& slot : shared_slots(list.front().second.dtype()))
+      variables_->shared.push_back(make_slot(slot, name()));
+  }
+  SlotVariables& own = *variables_;
+  Writing writing;
+  OptimizerState state;
+  Tensors gradients;
+  state.shared = writing(own.shared);
+  for (const auto& [gradient, variable] : list) {
+    if (gradient.defined() && gradient.meta() != variable.meta())
+      throw UserError("[apply_gradients] " + variable.name() + ": expected a gradient of " +
+                      variable.meta().text() + ", received " + gradient.meta().text());
+    auto [at, fresh] = own.of.try_emplace(variable.state().get());
+    if (fresh) {
+      at->second.weight = variable;
+      for (const Slot& slot : slots(variable.name(), variable.meta()))
+        at->second.slots.push_back(make_slot(slot, std::string(name()) + "/" + variable.name()));
+    }
+    state.weights.push_back({variable.name(), writing(variable), writing(at->second.slots)});
+    gradients.push_back(gradient);
+  }
+  auto fill = [this, variables = variables_](void* to) {
+    StepParams params;
+    params.step = variables->iterations + 1;
+    params.learning_rate = inner().rate_at(variables->iterations);
+    std::memcpy(to, &params, sizeof params);
+  };
+  if (FunctionTrace* trace = FunctionTrace::current()) {
+    auto after = [variables = variables_] { ++variables->iterations; };
+    apply(state, gradients,
+          trace->host_input(
+              {this, std::string(name()) + "/step_params", step_params_meta(), fill, after}));
+    return;
+  }
+  const Tensor params(step_params_meta());
+  fill(params.data());
+  apply(state, gradients, params);
+  writing.finish(state);
+  ++own.iterations;
+}
+
+}  // namespace pl
