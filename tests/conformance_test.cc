@@ -15,6 +15,7 @@
 #include "op/update.h"
 #include "tests/guarded_call.h"
 #include "tests/op_answers.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -68,7 +69,7 @@ class Conformance : public testing::TestWithParam<Case> {
   static void SetUpTestSuite() {
     serial_ = std::make_unique<CpuBackend>(1);
     backend_ = std::make_unique<CpuBackend>(2);  // last: its team is the one that stays
-    answers_ = read_answers(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/op_answers.txt");
+    answers_ = read_answers(::pl::test::golden("op_answers.txt"));
   }
   static void TearDownTestSuite() {
     backend_.reset();

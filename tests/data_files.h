@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/places.h"
 
 namespace pl::testing {
 
@@ -52,7 +53,7 @@ class TempCache : public TempFolder {
 };
 
 inline std::string golden_file(const std::string& name) {
-  return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/files/" + name;
+  return ::pl::test::golden("files/") + name;
 }
 
 inline std::string read_bytes(const std::string& path) {

@@ -13,6 +13,7 @@
 #include "plimsoll.h"
 #include "tests/counter_hash.h"
 #include "tests/data_files.h"
+#include "tests/places.h"
 
 namespace pl::test {
 
@@ -56,8 +57,7 @@ inline constexpr double kWithNorm = 1e-6, kWithoutNorm = 1e-9;
 // `file`: of tests/golden; `index`: of the case in it.
 inline void expect_agreement(const char* file, size_t index, Model model, const Tensor& x,
                              const Tensor& y, double tolerance) {
-  const Json answers = parse_json(
-      ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + file), file);
+  const Json answers = parse_json(::pl::testing::read_bytes(::pl::test::golden(file)), file);
   const Json& answer = answers.at("cases", "answers").as_array("cases")[index];
   model.compile({.optimizer = Adam({.learning_rate = 0.01}),
                  .loss = "sparse_categorical_crossentropy",

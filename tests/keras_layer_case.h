@@ -16,6 +16,7 @@
 #include "plimsoll.h"
 #include "tests/graph_run.h"
 #include "tests/keras_answers.h"
+#include "tests/places.h"
 #include "trace/gradient.h"
 
 namespace pl::test {
@@ -160,8 +161,7 @@ inline void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
 // All cases of `file`'s list `list`, each of which must be among `cases`.
 inline void expect_cases(const char* file, const char* list,
                          const std::map<std::string, LayerCase>& cases, Dtype dtype) {
-  const Json all = parse_json(
-      ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + file), file);
+  const Json all = parse_json(::pl::testing::read_bytes(::pl::test::golden(file)), file);
   size_t seen = 0;
   for (const Json& answer : all.at(list, "answers").as_array(list)) {
     const std::string name = answer.at("name", "case").as_string("name");

@@ -9,6 +9,7 @@
 
 #include "plan/address_search.h"
 #include "tests/graph_run.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -144,8 +145,7 @@ struct Instance {
 
 // Lives are [lower, upper) there and closed here; times are squeezed to their order.
 Instance read_instance(const std::string& name) {
-  std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/minimalloc/" + name +
-                     ".1048576.csv");
+  std::ifstream file(::pl::test::golden("minimalloc/") + name + ".1048576.csv");
   std::string line;
   std::getline(file, line);
   EXPECT_EQ(line, "id,lower,upper,size");

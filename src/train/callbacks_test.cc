@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "model/layers.h"
 #include "tests/data_files.h"
+#include "tests/places.h"
 #include "train/model.h"
 
 namespace pl {
@@ -117,8 +118,7 @@ bool equal(const Tensors& a, const Tensors& b) {
 }
 
 TEST(Callbacks, DecideAsKerasDoes) {
-  const Json cases = parse_json(
-      read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/keras_callbacks.json"), "cases");
+  const Json cases = parse_json(read_bytes(::pl::test::golden("keras_callbacks.json")), "cases");
   for (const Json& c : cases.as_array("cases")) {
     SCOPED_TRACE(c.dump());
     const TempFolder folder;

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "op/scale.h"
 #include "tests/counter_hash.h"
+#include "tests/places.h"
 
 namespace pl {
 namespace {
@@ -177,9 +178,7 @@ const std::vector<Weight>& weights() {
 
 const Json& answers() {
   static const Json json = parse_json(
-      read_text_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/keras_optimizers.json",
-                     kMiB),
-      "keras_optimizers.json");
+      read_text_file(::pl::test::golden("keras_optimizers.json"), kMiB), "keras_optimizers.json");
   return json;
 }
 

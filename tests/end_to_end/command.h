@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "tests/data_files.h"
+#include "tests/places.h"
 
 namespace pl::test {
 
@@ -77,7 +78,7 @@ inline Finished run_words(const Words& words, const TempFolder& folder) {
 // plimsoll with these arguments.
 inline Finished plimsoll(Words arguments) {
   const TempFolder folder;
-  arguments.insert(arguments.begin(), PLIMSOLL_BINARY);
+  arguments.insert(arguments.begin(), ::pl::test::binary());
   return run_words(arguments, folder);
 }
 
@@ -86,7 +87,7 @@ inline Finished plimsoll_measured(Words arguments) {
   const TempFolder folder;
   const std::string report = folder / "peak.json";
   arguments.insert(arguments.begin(),
-                   {std::string(PLIMSOLL_TEST_TOOLS) + "/peak", "-o", report, PLIMSOLL_BINARY});
+                   {::pl::test::tool("peak"), "-o", report, ::pl::test::binary()});
   Finished result = run_words(arguments, folder);
   EXPECT_EQ(result.exit, 0) << "peak itself: " << result.err;
   const Json json = parse_json(::pl::testing::read_bytes(report), "peak");

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tests/end_to_end/command.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -10,7 +11,7 @@ namespace {
 // Runs a line of shell in which $P is plimsoll.
 Finished shell(const std::string& line) {
   const TempFolder folder;
-  ::setenv("P", PLIMSOLL_BINARY, 1);
+  ::setenv("P", ::pl::test::binary().c_str(), 1);
   ::setenv("FOLDER", (folder / "").c_str(), 1);
   return run_words({"/bin/sh", "-c", line}, folder);
 }
@@ -80,7 +81,7 @@ TEST(Environment, LimitsEndInAMessage) {
 
 TEST(Environment, ManyEpochsTakeNoMoreMemory) {
   if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
-  const std::string data = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/files/one_sample.npz";
+  const std::string data = ::pl::test::golden("files/one_sample.npz");
   const Finished done =
       plimsoll_measured({"train", "mlp", "--data", data, "--input", "4", "--batch", "1", "--epochs",
                          "30000", "--threads", "1", "--json"});

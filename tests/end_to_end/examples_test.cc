@@ -5,12 +5,13 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/places.h"
+
 namespace pl::test {
 namespace {
 
 std::string output_of(const std::string& name) {
-  const std::string command =
-      std::string("OMP_WAIT_POLICY=passive " PLIMSOLL_EXAMPLES "/") + name + " 2>&1";
+  const std::string command = "OMP_WAIT_POLICY=passive " + ::pl::test::example(name) + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   EXPECT_NE(pipe, nullptr);
   std::string text;

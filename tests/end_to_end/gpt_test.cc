@@ -4,6 +4,7 @@
 
 #include "data/safetensors.h"
 #include "tests/end_to_end/command.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -75,9 +76,8 @@ std::vector<double> step_losses(const Finished& done) {
 }
 
 void expect_agreement(size_t index, double tolerance) {
-  const Json answers = parse_json(
-      ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/torch_gpt.json"),
-      "torch_gpt.json");
+  const Json answers =
+      parse_json(::pl::testing::read_bytes(::pl::test::golden("torch_gpt.json")), "torch_gpt.json");
   const Json& one = answers.at("cases", "answers").as_array("cases")[index];
   const std::string dtype = one.at("dtype", "case").as_string("dtype");
   const int64_t batch = integer_at(one, "batch"), length = integer_at(one, "length");

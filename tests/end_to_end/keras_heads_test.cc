@@ -12,6 +12,7 @@
 #include "op/recorder.h"
 #include "tests/graph_run.h"
 #include "tests/keras_answers.h"
+#include "tests/places.h"
 #include "trace/gradient.h"
 
 namespace pl::test {
@@ -23,9 +24,8 @@ using ::pl::testing::hashed_reals;
 constexpr uint32_t kY = 1, kP = 2, kW = 3;
 
 const Json& answers() {
-  static const Json json = parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                                                "/tests/golden/keras_heads.json"),
-                                      "keras_heads.json");
+  static const Json json = parse_json(
+      ::pl::testing::read_bytes(::pl::test::golden("keras_heads.json")), "keras_heads.json");
   return json;
 }
 

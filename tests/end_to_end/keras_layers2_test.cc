@@ -11,6 +11,7 @@
 #include "plimsoll.h"
 #include "tests/graph_run.h"
 #include "tests/keras_answers.h"
+#include "tests/places.h"
 #include "trace/gradient.h"
 
 namespace pl::test {
@@ -280,9 +281,8 @@ void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
 }
 
 const Json& answers() {
-  static const Json all = parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                                               "/tests/golden/keras_layers2.json"),
-                                     "keras_layers2.json");
+  static const Json all = parse_json(
+      ::pl::testing::read_bytes(::pl::test::golden("keras_layers2.json")), "keras_layers2.json");
   return all;
 }
 

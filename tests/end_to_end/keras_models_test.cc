@@ -13,6 +13,7 @@
 #include "plimsoll.h"
 #include "tests/counter_hash.h"
 #include "tests/end_to_end/command.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -22,9 +23,7 @@ using ::pl::testing::hashed_reals;
 
 constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
-std::string golden(const char* name) {
-  return ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + name);
-}
+std::string golden(const char* name) { return ::pl::testing::read_bytes(::pl::test::golden(name)); }
 
 std::string dims_text(const Shape& shape) {
   std::string out;

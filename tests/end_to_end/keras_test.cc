@@ -4,6 +4,7 @@
 
 #include "data/safetensors.h"
 #include "tests/end_to_end/command.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -39,8 +40,7 @@ std::string tuple(const Shape& shape) {
 class Keras {
  public:
   Keras(size_t index, Dtype dtype)
-      : answers_(parse_json(::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) +
-                                                      "/tests/golden/keras_losses.json"),
+      : answers_(parse_json(::pl::testing::read_bytes(::pl::test::golden("keras_losses.json")),
                             "keras_losses.json")),
         case_(answers_.at("cases", "answers").as_array("cases")[index]),
         dtype_(dtype) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tests/end_to_end/command.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -11,7 +12,7 @@ using ::pl::testing::read_bytes;
 
 // Starts plimsoll; the caller waits for it.
 pid_t start(Words words, const std::string& err) {
-  words.insert(words.begin(), PLIMSOLL_BINARY);
+  words.insert(words.begin(), ::pl::test::binary());
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

@@ -6,6 +6,7 @@
 #include "plimsoll.h"
 #include "tests/counter_hash.h"
 #include "tests/end_to_end/command.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -16,9 +17,8 @@ using ::pl::testing::hashed_reals;
 constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
 void expect_agreement(Dtype dtype, double tolerance) {
-  const Json answer = parse_json(
-      ::pl::testing::read_bytes(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/torch_vit.json"),
-      "torch_vit.json");
+  const Json answer =
+      parse_json(::pl::testing::read_bytes(::pl::test::golden("torch_vit.json")), "torch_vit.json");
   std::vector<int64_t> config, input;
   for (const Json& size : answer.at("config", "answer").as_array("config"))
     config.push_back(size.as_integer("size"));

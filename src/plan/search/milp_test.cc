@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "plan/problem.h"
+#include "tests/places.h"
 
 namespace pl::test {
 namespace {
@@ -48,9 +49,8 @@ double time_within(const std::vector<Candidate>& pool, double budget) {
 }
 
 TEST(Search, ComesNearTheOptimum) {
-  const Json file = parse_json(
-      read_text_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/milp.json", 1 << 24),
-      "milp.json");
+  const Json file =
+      parse_json(read_text_file(::pl::test::golden("milp.json"), 1 << 24), "milp.json");
   std::vector<double> gaps;
   int cases = 0, missed = 0;
   for (const Json& graph : file.at("graphs", "file").as_array("graphs")) {
