@@ -12,6 +12,7 @@ struct FootprintFacts {
   int threads = 1;
   bool library = false;       // some kernel runs oneDNN's code
   size_t convolutions = 0;    // directions and types of its convolutions: each has code of its own
+  size_t backward_data = 0;   // of these
   size_t kinds = 0;           // distinct ops: each brings pages of our own code
   Bytes kernel_bytes = 0;     // of all prepared kernels
   size_t nodes = 0;           // of all graphs

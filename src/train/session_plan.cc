@@ -146,8 +146,10 @@ class SessionPlanner {
     }
     facts.library = !library_parts.empty();
     facts.kinds = kinds.size();
-    for (const std::string& part : library_parts)
-      if (part.starts_with("convolution")) ++facts.convolutions;
+    for (const std::string& part : library_parts) {
+      facts.convolutions += part.starts_with("convolution");
+      facts.backward_data += part.starts_with("convolution backward data");
+    }
     return fixed_bytes(facts);
   }
 
