@@ -4,7 +4,7 @@
 //
 // Fashion-MNIST's 60,000 training images are 47 MB; the whole process, the model and its training
 // included, gets 32 MiB. Each batch is read from the file straight into the place that the plan
-// has for it, in shuffled order. folder of IDX files or .npz: open_source("...") instead.
+// has for it, in shuffled order. open_source also takes a folder of IDX files or an .npz.
 #include "plimsoll.h"
 
 #include <cstdio>

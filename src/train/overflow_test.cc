@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "model/layers.h"
+#include "tensor/float16.h"
 #include "tests/data_files.h"
 #include "tests/places.h"
 #include "train/model.h"
