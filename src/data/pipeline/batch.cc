@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "base/error.h"
 #include "data/pipeline/stages.h"
@@ -52,6 +53,11 @@ int64_t groups(int64_t count, int64_t size, bool drop) {
   return drop ? count / size : count / size + (count % size != 0);
 }
 
+Node::Rows rows_of(int64_t samples, int64_t size, bool drop) {
+  if (samples < 0) return {size, -1, samples == kInfiniteCardinality};
+  return {size, drop ? samples / size * size : samples, false};
+}
+
 class Batch final : public Node {
  public:
   Batch(NodeRef input, int64_t size, bool drop)
@@ -72,6 +78,7 @@ class Batch final : public Node {
   Bytes floor(const Sizing& sizing) const override {
     return input().floor(sizing) + out_bytes(sizing);
   }
+  Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
   std::string options() const override {
     return std::to_string(size_) + (drop_ ? ", drop_remainder" : "");
   }
@@ -194,6 +201,7 @@ class PaddedBatch final : public Node {
   Bytes floor(const Sizing& sizing) const override {
     return input().floor(sizing) + (size_ - 1) * input().out_bytes(sizing) + out_bytes(sizing);
   }
+  Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
   std::string options() const override { return std::to_string(size_); }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {

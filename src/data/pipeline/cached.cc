@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/cache_folder.h"
 #include "base/error.h"
@@ -147,6 +148,7 @@ class Cache final : public Node {
     indexable_ = this->input().indexable();
   }
   Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
+  Rows rows() const override { return input().rows(); }
   Bytes share(const Sizing& sizing) const {
     if (!spec_.known()) return 0;
     Bytes share = bytes_ > 0 ? bytes_ : sizing.cache;

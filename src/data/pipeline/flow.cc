@@ -1,5 +1,6 @@
 // filter, interleave (and flat_map), ignore_errors: streams whose length nobody knows before.
 #include <algorithm>
+#include <cstdio>
 
 #include "base/error.h"
 #include "data/pipeline/stages.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <utility>
 
 #include "base/error.h"
 #include "data/pipeline/stages.h"
@@ -25,6 +26,13 @@ class Map final : public Node {
   }
 
   bool parallel() const { return facts_.parallel != 1; }
+  // A map of batches may change what they hold; rows that it makes unknown are the input's.
+  Rows rows() const override {
+    const Rows own = Node::rows();
+    for (const FieldSpec& field : spec_.fields)
+      if (field.shape.rank() < 1) return own;
+    return own.batch > 0 ? own : input().rows();
+  }
   Bytes out_bytes(const Sizing& sizing) const override {
     return bound_of(spec_, facts_.max_bytes, sizing);
   }

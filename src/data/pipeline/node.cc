@@ -1,5 +1,7 @@
 #include "data/pipeline/node.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "data/pipeline/workers.h"
 
@@ -68,6 +70,18 @@ Bytes Node::bound_of(const ElementSpec& spec, Bytes max_bytes, const Sizing& siz
 }
 
 Bytes Node::out_bytes(const Sizing& sizing) const { return bound_of(spec_, 0, sizing); }
+
+Node::Rows Node::rows() const {
+  Rows rows;
+  for (const FieldSpec& field : spec_.fields) {
+    if (field.shape.rank() < 1 || field.shape[0] == kUnknown) return {};
+    if (rows.batch != 0 && field.shape[0] != rows.batch) return {};
+    rows.batch = field.shape[0];
+  }
+  if (cardinality_ >= 0) rows.samples = checked_mul(cardinality_, rows.batch).value_or(-1);
+  rows.endless = cardinality_ == kInfiniteCardinality;
+  return rows;
+}
 
 Element Node::get(Run&, uint64_t, int64_t) const {
   throw InternalError("[data] " + name_ + ": its elements come one after another");

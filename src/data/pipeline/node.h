@@ -107,6 +107,14 @@ class Node {
   virtual Bytes out_bytes(const Sizing& sizing) const;
   virtual Bytes once(const Sizing& sizing) const = 0;
   virtual Bytes floor(const Sizing& sizing) const { return once(sizing); }
+  // Elements as batches of samples: the rows of a whole one, the rows of one pass in all, and
+  // whether passes follow each other without end.
+  struct Rows {
+    int64_t batch = 0;     // 0: elements are no batches, as far as is known
+    int64_t samples = -1;  // -1: not known
+    bool endless = false;
+  };
+  virtual Rows rows() const;
   // Options in short, for tables: "32, drop_remainder".
   virtual std::string options() const { return ""; }
 

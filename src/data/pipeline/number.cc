@@ -1,6 +1,7 @@
 // repeat, take, skip, shard, zip, concatenate, enumerate: which elements, and how many.
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "data/pipeline/stages.h"
@@ -59,6 +60,15 @@ class Repeat final : public Passing {
     indexable_ = indexable_ && size > 0;
   }
   std::string options() const override { return count_ < 0 ? "" : std::to_string(count_); }
+  Rows rows() const override {
+    Rows rows = input().rows();
+    if (count_ < 0)
+      rows.endless = true;
+    else if (count_ != 1 && rows.samples >= 0 && rows.batch > 0)
+      return rows.samples % rows.batch == 0 ? Rows{rows.batch, rows.samples * count_, rows.endless}
+                                            : Rows{};
+    return rows;
+  }
   // Each pass of each epoch is an epoch of what is repeated.
   uint64_t inner_epoch(uint64_t epoch, int64_t pass) const {
     return (count_ < 0 ? epoch << 32 : epoch * static_cast<uint64_t>(count_)) +

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <utility>
 
 #include "base/error.h"
 #include "data/pipeline/stages.h"
@@ -23,6 +24,7 @@ class Prefetch final : public Node {
     indexable_ = this->input().indexable();
   }
   Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
+  Rows rows() const override { return input().rows(); }
   Bytes once(const Sizing& sizing) const override { return input().once(sizing); }
   Bytes floor(const Sizing& sizing) const override {
     return input().floor(sizing) + out_bytes(sizing);

@@ -1,6 +1,7 @@
 #include "data/pipeline/shelf.h"
 
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
