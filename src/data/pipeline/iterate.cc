@@ -63,11 +63,13 @@ std::string floor_table(const Node& root, const Sizing& sizing) {
   std::string text;
   for (const Node* node : list) {
     const StageReport line = describe_stage(*node, sizing);
-    text += "\n  " + pad(line.name + (line.options.empty() ? "" : "(" + line.options + ")"), 28) +
+    text += "\n  ";
+    text += pad(line.name + (line.options.empty() ? "" : "(" + line.options + ")"), 28) +
             pad(format_bytes(line.floor), 11) + "element " +
             pad(format_bytes(line.element_bytes), 11) + line.spec;
   }
-  return text + "\n  " + pad("the consumer", 28) + format_bytes(root.out_bytes(sizing));
+  text += "\n  ";
+  return text + pad("the consumer", 28) + format_bytes(root.out_bytes(sizing));
 }
 
 // Of the stages and their signatures: whoever has the same one yields the same elements.
@@ -82,8 +84,8 @@ uint64_t fingerprint(const Node& root, uint64_t seed) {
     const bool free = node->inputs().size() == 1 &&
                       node->cardinality() == node->inputs()[0]->cardinality() &&
                       !name.starts_with("shuffle");
-    hash.update(name + "|" + node->spec().text() + "|" + std::to_string(node->cardinality()) +
-                (free ? "" : "|" + node->options()) + ";");
+    hash.update(name + "|" + node->spec().text() + "|" + std::to_string(node->cardinality()) + "|" +
+                (free ? std::string() : node->options()) + ";");
   }
   return hash.digest();
 }
@@ -253,7 +255,8 @@ std::string PipelineReport::text() const {
   for (const StageReport& stage : stages) {
     char waited[32];
     std::snprintf(waited, sizeof(waited), "%.1f ms", static_cast<double>(stage.waited_ns) / 1e6);
-    text += "\n" + pad(stage.name + (stage.options.empty() ? "" : "(" + stage.options + ")"), 28) +
+    text += "\n";
+    text += pad(stage.name + (stage.options.empty() ? "" : "(" + stage.options + ")"), 28) +
             pad(std::to_string(stage.elements), 10) + pad(format_bytes(stage.floor), 11) +
             pad(format_bytes(stage.element_bytes), 11) +
             pad(stage.parallel > 0 ? std::to_string(stage.parallel) : "", 8) +
