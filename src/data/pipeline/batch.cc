@@ -53,15 +53,15 @@ int64_t groups(int64_t count, int64_t size, bool drop) {
   return drop ? count / size : count / size + (count % size != 0);
 }
 
-Node::Rows rows_of(int64_t samples, int64_t size, bool drop) {
+Stage::Rows rows_of(int64_t samples, int64_t size, bool drop) {
   if (samples < 0) return {size, -1, samples == kInfiniteCardinality};
   return {size, drop ? samples / size * size : samples, false};
 }
 
-class Batch final : public Node {
+class Batch final : public Stage {
  public:
-  Batch(NodeRef input, int64_t size, bool drop)
-      : Node("batch", {std::move(input)}), size_(size), drop_(drop) {
+  Batch(StageRef input, int64_t size, bool drop)
+      : Stage("batch", {std::move(input)}), size_(size), drop_(drop) {
     const int64_t count = this->input().cardinality();
     const bool whole = drop || count == kInfiniteCardinality || (count > 0 && count % size == 0);
     spec_ = with_front(this->input().spec(), whole ? size : kUnknown);
@@ -169,10 +169,10 @@ void copy_corner(const char* from, const Shape& small, char* to, const Shape& la
     copy_corner(from + i * from_step, small, to + i * to_step, large, axis + 1, size);
 }
 
-class PaddedBatch final : public Node {
+class PaddedBatch final : public Stage {
  public:
-  PaddedBatch(NodeRef input, int64_t size, bool drop, PadFacts facts)
-      : Node("padded_batch", {std::move(input)}),
+  PaddedBatch(StageRef input, int64_t size, bool drop, PadFacts facts)
+      : Stage("padded_batch", {std::move(input)}),
         size_(size),
         drop_(drop),
         facts_(std::move(facts)) {
@@ -280,9 +280,9 @@ class PaddedBatch final : public Node {
   PadFacts facts_;
 };
 
-class Unbatch final : public Node {
+class Unbatch final : public Stage {
  public:
-  explicit Unbatch(NodeRef input) : Node("unbatch", {std::move(input)}) {
+  explicit Unbatch(StageRef input) : Stage("unbatch", {std::move(input)}) {
     for (const FieldSpec& field : this->input().spec().fields)
       if (field.shape.rank() < 1)
         throw UserError("[data] " + name_ + ": expected elements with rows, received " +
@@ -362,10 +362,10 @@ class Unbatch final : public Node {
 };
 
 // Whole windows only: element i is the stack of input elements i * shift + j * stride.
-class Window final : public Node {
+class Window final : public Stage {
  public:
-  Window(NodeRef input, int64_t size, int64_t shift, int64_t stride)
-      : Node("window", {std::move(input)}), size_(size), shift_(shift), stride_(stride) {
+  Window(StageRef input, int64_t size, int64_t shift, int64_t stride)
+      : Stage("window", {std::move(input)}), size_(size), shift_(shift), stride_(stride) {
     spec_ = with_front(this->input().spec(), size);
     const int64_t count = this->input().cardinality();
     cardinality_ = count < 0 ? count : count < span() ? 0 : (count - span()) / shift + 1;
@@ -437,19 +437,19 @@ void expect_positive(const char* stage, const char* what, int64_t value) {
 
 }  // namespace
 
-NodeRef batch_node(NodeRef input, int64_t size, bool drop_remainder) {
+StageRef batch_stage(StageRef input, int64_t size, bool drop_remainder) {
   expect_positive("batch", "batch_size", size);
   return std::make_shared<Batch>(std::move(input), size, drop_remainder);
 }
-NodeRef padded_batch_node(NodeRef input, int64_t size, bool drop_remainder, PadFacts facts) {
+StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts) {
   expect_positive("padded_batch", "batch_size", size);
   return std::make_shared<PaddedBatch>(std::move(input), size, drop_remainder, std::move(facts));
 }
-NodeRef unbatch_node(NodeRef input) { return std::make_shared<Unbatch>(std::move(input)); }
-NodeRef rebatch_node(NodeRef input, int64_t size, bool drop_remainder) {
-  return batch_node(unbatch_node(std::move(input)), size, drop_remainder);
+StageRef unbatch_stage(StageRef input) { return std::make_shared<Unbatch>(std::move(input)); }
+StageRef rebatch_stage(StageRef input, int64_t size, bool drop_remainder) {
+  return batch_stage(unbatch_stage(std::move(input)), size, drop_remainder);
 }
-NodeRef window_node(NodeRef input, int64_t size, int64_t shift, int64_t stride) {
+StageRef window_stage(StageRef input, int64_t size, int64_t shift, int64_t stride) {
   expect_positive("window", "size", size);
   expect_positive("window", "shift", shift);
   expect_positive("window", "stride", stride);

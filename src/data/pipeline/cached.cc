@@ -68,7 +68,7 @@ class SpillFile {
 // Elements by number. All calls under its mutex.
 class Store final : public Keep {
  public:
-  Store(const Node& node, Bytes share) : node_(node), known_(node.spec().known()) {
+  Store(const Stage& node, Bytes share) : node_(node), known_(node.spec().known()) {
     if (!known_) return;
     for (const FieldSpec& field : node.spec().fields) stride_ += field.known_bytes();
     places_ = stride_ > 0 ? share / stride_ : 0;
@@ -130,7 +130,7 @@ class Store final : public Keep {
     end_ = std::max(end_, at);
   }
 
-  const Node& node_;
+  const Stage& node_;
   const bool known_;
   Bytes stride_ = 0;
   int64_t places_ = 0;
@@ -140,9 +140,9 @@ class Store final : public Keep {
   std::vector<ByteOffset> at_;  // -1: not there
 };
 
-class Cache final : public Node {
+class Cache final : public Stage {
  public:
-  Cache(NodeRef input, Bytes bytes) : Node("cache", {std::move(input)}), bytes_(bytes) {
+  Cache(StageRef input, Bytes bytes) : Stage("cache", {std::move(input)}), bytes_(bytes) {
     spec_ = this->input().spec();
     cardinality_ = this->input().cardinality();
     indexable_ = this->input().indexable();
@@ -246,7 +246,7 @@ class Cache final : public Node {
 
 }  // namespace
 
-NodeRef cache_node(NodeRef input, Bytes bytes) {
+StageRef cache_stage(StageRef input, Bytes bytes) {
   return std::make_shared<Cache>(std::move(input), bytes);
 }
 

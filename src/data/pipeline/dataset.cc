@@ -27,11 +27,11 @@ const Tensor& require_value(const Tensor& tensor, const std::string& name) {
   return tensor;
 }
 
-std::vector<NodeRef> nodes_of(const std::vector<Dataset>& datasets, const char* stage) {
+std::vector<StageRef> stages_of(const std::vector<Dataset>& datasets, const char* stage) {
   if (datasets.empty())
     throw UserError("[data] " + std::string(stage) + ": expected data sets, received none");
-  std::vector<NodeRef> nodes;
-  for (const Dataset& dataset : datasets) nodes.push_back(dataset.node());
+  std::vector<StageRef> nodes;
+  for (const Dataset& dataset : datasets) nodes.push_back(dataset.stage());
   return nodes;
 }
 
@@ -71,11 +71,11 @@ ElementSpec probe(const ElementSpec& in, const std::string& stage,
 
 ByteCount::ByteCount(const char* text) : bytes_(parse_bytes(text ? text : "", "bytes")) {}
 
-Dataset::Dataset(NodeRef node) : node_(std::move(node)) {
+Dataset::Dataset(StageRef node) : node_(std::move(node)) {
   check(node_ != nullptr, "a data set has a stage");
 }
 
-Dataset Dataset::with(NodeRef node) const {
+Dataset Dataset::with(StageRef node) const {
   Dataset made(std::move(node));
   made.options_ = options_;
   return made;
@@ -101,7 +101,7 @@ Dataset Dataset::from_tensor_slices(const std::vector<NamedField>& fields) {
     spec.fields.push_back({field.name, tensor.dtype(), tensor.shape().without_front()});
     tensors.push_back(tensor);
   }
-  return Dataset(tensor_slices_node(std::move(spec), std::move(tensors)));
+  return Dataset(tensor_slices_stage(std::move(spec), std::move(tensors)));
 }
 
 Dataset Dataset::from_tensors(const Tensors& tensors) {
@@ -110,18 +110,18 @@ Dataset Dataset::from_tensors(const Tensors& tensors) {
     require_value(field.values, field.name);
     spec.fields.push_back({field.name, field.values.dtype(), field.values.shape()});
   }
-  return Dataset(tensors_node(std::move(spec), tensors));
+  return Dataset(tensors_stage(std::move(spec), tensors));
 }
 
 Dataset Dataset::range(int64_t end) { return range(0, end, 1); }
 Dataset Dataset::range(int64_t begin, int64_t end, int64_t step) {
   if (step == 0) throw UserError("[data] range: expected a step that is not 0");
-  return Dataset(range_node(begin, end, step));
+  return Dataset(range_stage(begin, end, step));
 }
 
 Dataset Dataset::make_generator(std::function<std::function<std::optional<Element>()>()> factory,
                                 const ElementSpec& spec, const GeneratorOptions& options) {
-  return Dataset(generator_node(spec, std::move(factory), options.max_bytes.value()));
+  return Dataset(generator_stage(spec, std::move(factory), options.max_bytes.value()));
 }
 
 Dataset Dataset::from_reader(int64_t count, std::function<Element(int64_t)> read,
@@ -129,17 +129,17 @@ Dataset Dataset::from_reader(int64_t count, std::function<Element(int64_t)> read
   if (count < 0)
     throw UserError("[data] from_reader: expected 0 or more elements, received " +
                     std::to_string(count));
-  return Dataset(reader_node("reader", spec, count, std::move(read), options.max_bytes.value()));
+  return Dataset(reader_stage("reader", spec, count, std::move(read), options.max_bytes.value()));
 }
 
 Dataset Dataset::zip(const std::vector<Dataset>& datasets) {
-  auto nodes = nodes_of(datasets, "zip");
-  return datasets[0].with(zip_node(std::move(nodes)));
+  auto nodes = stages_of(datasets, "zip");
+  return datasets[0].with(zip_stage(std::move(nodes)));
 }
 
 Dataset Dataset::sample_from_datasets(const std::vector<Dataset>& datasets,
                                       const SampleOptions& options) {
-  auto nodes = nodes_of(datasets, "sample_from_datasets");
+  auto nodes = stages_of(datasets, "sample_from_datasets");
   std::vector<double> weights = options.weights;
   if (weights.empty()) weights.assign(nodes.size(), 1.0);
   const bool sound =
@@ -148,8 +148,8 @@ Dataset Dataset::sample_from_datasets(const std::vector<Dataset>& datasets,
   if (!sound)
     throw UserError("[data] sample_from_datasets: expected one weight of 0 or more for each of " +
                     std::to_string(nodes.size()) + " data sets");
-  return datasets[0].with(sample_node(std::move(nodes), std::move(weights), options.seed,
-                                      options.stop_on_empty_dataset));
+  return datasets[0].with(sample_stage(std::move(nodes), std::move(weights), options.seed,
+                                       options.stop_on_empty_dataset));
 }
 
 Dataset Dataset::mapped(std::function<Element(const Element&, uint64_t)> function,
@@ -163,7 +163,7 @@ Dataset Dataset::mapped(std::function<Element(const Element&, uint64_t)> functio
       .parallel = std::min<int64_t>(options.num_parallel_calls, 1024),
       .max_bytes = options.max_bytes.value(),
       .scratch = options.scratch.value() > 0 ? options.scratch.value() : -1};
-  return with(map_node(node_, std::move(function), std::move(facts), options.name));
+  return with(map_stage(node_, std::move(function), std::move(facts), options.name));
 }
 
 Dataset Dataset::map(std::function<Element(const Element&)> function,
@@ -178,15 +178,15 @@ Dataset Dataset::map_random(std::function<Element(const Element&, uint64_t)> fun
 }
 
 Dataset Dataset::filter(std::function<bool(const Element&)> predicate) const {
-  return with(filter_node(node_, std::move(predicate)));
+  return with(filter_stage(node_, std::move(predicate)));
 }
 
 Dataset Dataset::interleave(std::function<Dataset(const Element&)> function,
                             const InterleaveOptions& options) const {
   if (options.spec.fields.empty())
     throw UserError("[data] interleave: expected .spec, what the inner data sets yield");
-  return with(interleave_node(
-      node_, [function = std::move(function)](const Element& in) { return function(in).node(); },
+  return with(interleave_stage(
+      node_, [function = std::move(function)](const Element& in) { return function(in).stage(); },
       {.spec = options.spec,
        .cycle = options.cycle_length,
        .block = options.block_length,
@@ -200,57 +200,57 @@ Dataset Dataset::flat_map(std::function<Dataset(const Element&)> function,
 }
 
 Dataset Dataset::batch(int64_t size, bool drop) const {
-  return with(batch_node(node_, size, drop));
+  return with(batch_stage(node_, size, drop));
 }
 Dataset Dataset::padded_batch(int64_t size, const PaddedBatchOptions& options) const {
-  return with(padded_batch_node(node_, size, options.drop_remainder,
-                                {.shapes = options.padded_shapes,
-                                 .values = options.padding_values,
-                                 .max_bytes = options.max_bytes.value()}));
+  return with(padded_batch_stage(node_, size, options.drop_remainder,
+                                 {.shapes = options.padded_shapes,
+                                  .values = options.padding_values,
+                                  .max_bytes = options.max_bytes.value()}));
 }
-Dataset Dataset::unbatch() const { return with(unbatch_node(node_)); }
+Dataset Dataset::unbatch() const { return with(unbatch_stage(node_)); }
 Dataset Dataset::rebatch(int64_t size, bool drop) const {
-  return with(rebatch_node(node_, size, drop));
+  return with(rebatch_stage(node_, size, drop));
 }
 Dataset Dataset::window(int64_t size, const WindowOptions& options) const {
-  return with(window_node(node_, size, options.shift == 0 ? size : options.shift, options.stride));
+  return with(window_stage(node_, size, options.shift == 0 ? size : options.shift, options.stride));
 }
 
 Dataset Dataset::shuffle(int64_t buffer_size, const ShuffleOptions& options) const {
-  return with(shuffled(node_, [&](NodeRef input) {
+  return with(shuffled(node_, [&](StageRef input) {
     if (input->indexable() && input->cardinality() >= 0)
-      return permute_node(input, options.seed, options.reshuffle_each_iteration);
+      return permute_stage(input, options.seed, options.reshuffle_each_iteration);
     if (buffer_size < 1 && options.bytes.value() < 1)
       throw UserError(
           "[data] shuffle: expected a buffer over a stream, whose elements cannot be got by index: "
           "a positive number of elements, or .bytes");
-    return buffer_shuffle_node(input, buffer_size, options.bytes.value(), options.seed,
-                               options.reshuffle_each_iteration);
+    return buffer_shuffle_stage(input, buffer_size, options.bytes.value(), options.seed,
+                                options.reshuffle_each_iteration);
   }));
 }
 Dataset Dataset::shuffle(const ShuffleOptions& options) const { return shuffle(0, options); }
-Dataset Dataset::repeat(int64_t count) const { return with(repeat_node(node_, count)); }
-Dataset Dataset::take(int64_t count) const { return with(take_node(node_, count)); }
-Dataset Dataset::skip(int64_t count) const { return with(skip_node(node_, count)); }
+Dataset Dataset::repeat(int64_t count) const { return with(repeat_stage(node_, count)); }
+Dataset Dataset::take(int64_t count) const { return with(take_stage(node_, count)); }
+Dataset Dataset::skip(int64_t count) const { return with(skip_stage(node_, count)); }
 Dataset Dataset::shard(int64_t shards, int64_t index) const {
-  return with(shard_node(node_, shards, index));
+  return with(shard_stage(node_, shards, index));
 }
 Dataset Dataset::concatenate(const Dataset& other) const {
-  return with(concatenate_node(node_, other.node_));
+  return with(concatenate_stage(node_, other.node_));
 }
-Dataset Dataset::enumerate(int64_t start) const { return with(enumerate_node(node_, start)); }
+Dataset Dataset::enumerate(int64_t start) const { return with(enumerate_stage(node_, start)); }
 Dataset Dataset::assert_cardinality(int64_t cardinality) const {
-  return with(assert_cardinality_node(node_, cardinality));
+  return with(assert_cardinality_stage(node_, cardinality));
 }
 Dataset Dataset::cache(const CacheOptions& options) const {
-  return with(cache_node(node_, options.bytes.value()));
+  return with(cache_stage(node_, options.bytes.value()));
 }
 Dataset Dataset::prefetch(int64_t buffer_size, const PrefetchOptions& options) const {
-  return with(prefetch_node(node_, buffer_size, options.bytes.value()));
+  return with(prefetch_stage(node_, buffer_size, options.bytes.value()));
 }
 Dataset Dataset::prefetch(const PrefetchOptions& options) const { return prefetch(0, options); }
 Dataset Dataset::ignore_errors(bool log_warning) const {
-  return with(ignore_errors_node(node_, log_warning));
+  return with(ignore_errors_stage(node_, log_warning));
 }
 Dataset Dataset::with_options(const DatasetOptions& options) const {
   Dataset made = *this;

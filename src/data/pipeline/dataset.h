@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "data/pipeline/generator.h"
-#include "data/pipeline/node.h"
+#include "data/pipeline/stage.h"
 
 namespace pl {
 
@@ -120,7 +120,7 @@ struct NamedField {
 
 class Dataset {
  public:
-  explicit Dataset(NodeRef node);  // of a stage of your own (node.h)
+  explicit Dataset(StageRef node);  // of a stage of your own (stage.h)
 
   // Rows of the tensors. Fields are called x, y, sample_weight unless names are given. The tensors
   // are held, not copied, and are no part of the budget.
@@ -190,7 +190,7 @@ class Dataset {
   int64_t cardinality() const { return node_->cardinality(); }
   const ElementSpec& element_spec() const { return node_->spec(); }
   const DatasetOptions& options() const { return options_; }
-  const NodeRef& node() const { return node_; }
+  const StageRef& stage() const { return node_; }
   // The fewest bytes it runs in, and what it will run in. budget() throws DoesNotFit, with a table,
   // when the memory that was asked for is less than the fewest.
   Bytes minimum_bytes() const;
@@ -205,11 +205,11 @@ class Dataset {
  private:
   static Dataset make_generator(std::function<std::function<std::optional<Element>()>()> factory,
                                 const ElementSpec& spec, const GeneratorOptions& options);
-  Dataset with(NodeRef node) const;
+  Dataset with(StageRef node) const;
   Dataset mapped(std::function<Element(const Element&, uint64_t)> function,
                  const MapOptions& options) const;
 
-  NodeRef node_;
+  StageRef node_;
   DatasetOptions options_;
 };
 

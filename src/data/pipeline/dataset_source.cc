@@ -31,9 +31,9 @@ class DatasetSource final : public Source {
  public:
   DatasetSource(const Dataset& dataset, int64_t steps) : dataset_(dataset) {
     read_fields();
-    const Node::Rows rows = dataset.node()->rows();
+    const Stage::Rows rows = dataset.stage()->rows();
     if (rows.batch < 1)
-      throw UserError("[data] " + dataset.node()->name() +
+      throw UserError("[data] " + dataset.stage()->name() +
                       ": expected batches of a known number of samples, received " +
                       dataset.element_spec().text() + "; end the pipeline with batch()" +
                       " or batch(n, true)");
@@ -46,16 +46,16 @@ class DatasetSource final : public Source {
       samples_ = steps * batch_;
     }
     if (samples_ < 0)
-      throw UserError("[data] " + dataset.node()->name() +
+      throw UserError("[data] " + dataset.stage()->name() +
                       ": expected to know how many batches an epoch has, received data " +
                       (endless_ ? "without end" : "of unknown number") +
                       "; give steps_per_epoch, take(n) or assert_cardinality(n)");
     if (samples_ < 1)
-      throw DataError("[data] " + dataset.node()->name() + ": expected batches, received none");
+      throw DataError("[data] " + dataset.stage()->name() + ": expected batches, received none");
     resident_ = dataset.budget() + dataset.overhead_bytes();
   }
 
-  std::string name() const override { return dataset_.node()->name(); }
+  std::string name() const override { return dataset_.stage()->name(); }
   int64_t size() const override { return samples_; }
   const std::vector<Field>& fields() const override { return fields_; }
   Bytes resident_bytes() const override { return resident_; }

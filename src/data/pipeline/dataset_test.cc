@@ -292,9 +292,9 @@ TEST(Shuffle, OverIndicesIsAPermutationOfAllForEachEpoch) {
 TEST(Shuffle, GoesInFrontOfMaps) {
   const Dataset data =
       Dataset::range(100).map([](const Element& e) { return times(e, 2); }).shuffle();
-  EXPECT_TRUE(data.node()->indexable());
-  EXPECT_EQ(data.node()->name(), "map");
-  EXPECT_EQ(data.node()->inputs()[0]->name(), "shuffle");
+  EXPECT_TRUE(data.stage()->indexable());
+  EXPECT_EQ(data.stage()->name(), "map");
+  EXPECT_EQ(data.stage()->inputs()[0]->name(), "shuffle");
   List list = numbers(data);
   EXPECT_FALSE(std::is_sorted(list.begin(), list.end()));
   std::sort(list.begin(), list.end());

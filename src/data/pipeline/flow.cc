@@ -8,10 +8,10 @@
 namespace pl {
 namespace {
 
-class Filter final : public Node {
+class Filter final : public Stage {
  public:
-  Filter(NodeRef input, Predicate predicate)
-      : Node("filter", {std::move(input)}), predicate_(std::move(predicate)) {
+  Filter(StageRef input, Predicate predicate)
+      : Stage("filter", {std::move(input)}), predicate_(std::move(predicate)) {
     spec_ = this->input().spec();
     const int64_t size = this->input().cardinality();
     if (size == 0) cardinality_ = 0;
@@ -47,10 +47,10 @@ class Filter final : public Node {
   Predicate predicate_;
 };
 
-class Interleave final : public Node {
+class Interleave final : public Stage {
  public:
-  Interleave(NodeRef input, Expand expand, InterleaveFacts facts)
-      : Node(facts.cycle == 1 ? "flat_map" : "interleave", {std::move(input)}),
+  Interleave(StageRef input, Expand expand, InterleaveFacts facts)
+      : Stage(facts.cycle == 1 ? "flat_map" : "interleave", {std::move(input)}),
         expand_(std::move(expand)),
         facts_(std::move(facts)) {
     spec_ = facts_.spec;
@@ -101,7 +101,7 @@ class Interleave final : public Node {
 
      private:
       struct Lane {
-        NodeRef node;
+        StageRef node;
         IteratorRef from;
       };
       void turn() {
@@ -152,9 +152,9 @@ struct Skipped final : Keep {
   std::vector<std::string> messages;
 };
 
-class IgnoreErrors final : public Node {
+class IgnoreErrors final : public Stage {
  public:
-  IgnoreErrors(NodeRef input, bool log) : Node("ignore_errors", {std::move(input)}), log_(log) {
+  IgnoreErrors(StageRef input, bool log) : Stage("ignore_errors", {std::move(input)}), log_(log) {
     spec_ = this->input().spec();
     if (this->input().cardinality() == kInfiniteCardinality) cardinality_ = kInfiniteCardinality;
   }
@@ -202,10 +202,10 @@ class IgnoreErrors final : public Node {
 
 }  // namespace
 
-NodeRef filter_node(NodeRef input, Predicate predicate) {
+StageRef filter_stage(StageRef input, Predicate predicate) {
   return std::make_shared<Filter>(std::move(input), std::move(predicate));
 }
-NodeRef interleave_node(NodeRef input, Expand expand, InterleaveFacts facts) {
+StageRef interleave_stage(StageRef input, Expand expand, InterleaveFacts facts) {
   if (facts.cycle < 1 || facts.cycle > 1024 || facts.block < 1)
     throw UserError(
         "[data] interleave: expected a cycle_length from 1 to 1024 and a positive block_length, "
@@ -213,11 +213,11 @@ NodeRef interleave_node(NodeRef input, Expand expand, InterleaveFacts facts) {
         std::to_string(facts.cycle) + " and " + std::to_string(facts.block));
   return std::make_shared<Interleave>(std::move(input), std::move(expand), std::move(facts));
 }
-NodeRef ignore_errors_node(NodeRef input, bool log) {
+StageRef ignore_errors_stage(StageRef input, bool log) {
   return std::make_shared<IgnoreErrors>(std::move(input), log);
 }
 
-std::vector<std::string> skipped_messages(Run& run, const Node& node) {
+std::vector<std::string> skipped_messages(Run& run, const Stage& node) {
   if (run.figures(node).skipped == 0) return {};
   auto& skipped = run.keep<Skipped>(node, [] { return std::make_unique<Skipped>(); });
   const std::lock_guard lock(skipped.mutex);

@@ -22,7 +22,7 @@ Sizing sizing_for(Bytes budget) {
 }
 
 // The consumer may hold an element while the next one is made.
-Bytes floor_of(const Node& root, const Sizing& sizing) {
+Bytes floor_of(const Stage& root, const Sizing& sizing) {
   return root.floor(sizing) + root.out_bytes(sizing);
 }
 
@@ -34,18 +34,18 @@ int threads_of(const DatasetOptions& options) {
   return options.threads > 0 ? options.threads : std::max(1, cores);
 }
 
-void list_stages(const Node& node, std::vector<const Node*>& list) {
-  for (const NodeRef& input : node.inputs()) list_stages(*input, list);
+void list_stages(const Stage& node, std::vector<const Stage*>& list) {
+  for (const StageRef& input : node.inputs()) list_stages(*input, list);
   if (std::find(list.begin(), list.end(), &node) == list.end()) list.push_back(&node);
 }
 
-StageReport describe_stage(const Node& node, const Sizing& sizing) {
+StageReport describe_stage(const Stage& node, const Sizing& sizing) {
   StageReport line{.name = node.name(),
                    .options = node.options(),
                    .spec = node.spec().text(),
                    .cardinality = node.cardinality()};
   line.floor = node.floor(sizing);
-  for (const NodeRef& input : node.inputs())
+  for (const StageRef& input : node.inputs())
     line.floor -= std::min(line.floor, input->floor(sizing));
   line.element_bytes = node.out_bytes(sizing);
   return line;
@@ -57,11 +57,11 @@ std::string pad(std::string text, size_t width) {
   return text;
 }
 
-std::string floor_table(const Node& root, const Sizing& sizing) {
-  std::vector<const Node*> list;
+std::string floor_table(const Stage& root, const Sizing& sizing) {
+  std::vector<const Stage*> list;
   list_stages(root, list);
   std::string text;
-  for (const Node* node : list) {
+  for (const Stage* node : list) {
     const StageReport line = describe_stage(*node, sizing);
     text += "\n  ";
     text += pad(line.name + (line.options.empty() ? "" : "(" + line.options + ")"), 28) +
@@ -73,12 +73,12 @@ std::string floor_table(const Node& root, const Sizing& sizing) {
 }
 
 // Of the stages and their signatures: whoever has the same one yields the same elements.
-uint64_t fingerprint(const Node& root, uint64_t seed) {
-  std::vector<const Node*> list;
+uint64_t fingerprint(const Stage& root, uint64_t seed) {
+  std::vector<const Stage*> list;
   list_stages(root, list);
   Xxh3 hash;
   hash.update(std::to_string(seed));
-  for (const Node* node : list) {
+  for (const Stage* node : list) {
     // How much is done at once or held does not change what comes out.
     const std::string& name = node->name();
     const bool free = node->inputs().size() == 1 &&
@@ -127,11 +127,11 @@ Bytes Dataset::budget() const {
 }
 
 Bytes Dataset::overhead_bytes() const {
-  std::vector<const Node*> list;
+  std::vector<const Stage*> list;
   list_stages(*node_, list);
   Bytes bytes = kOverhead;
   bool workers = false;
-  for (const Node* node : list) {
+  for (const Stage* node : list) {
     // A thread's touched stack and its part of the heap.
     if (node->name().starts_with("prefetch")) bytes += SmallThread::kStack / 2;
     if (node->name().starts_with("cache")) bytes += 8 * std::max<int64_t>(node->cardinality(), 0);
@@ -143,7 +143,7 @@ Bytes Dataset::overhead_bytes() const {
 DatasetIterator::DatasetIterator(const Dataset& dataset, uint64_t epoch) : dataset_(dataset) {
   const Bytes budget = dataset.budget();
   const Sizing sizing = sizing_for(budget);
-  run_ = std::make_unique<Run>(dataset.node(), budget, floor_of(*dataset.node(), sizing), sizing,
+  run_ = std::make_unique<Run>(dataset.stage(), budget, floor_of(*dataset.stage(), sizing), sizing,
                                threads_of(dataset.options()), dataset.options().seed);
   start(epoch);
 }
@@ -166,7 +166,7 @@ void DatasetIterator::start(uint64_t epoch) {
   const MemoryScope scope(run_->ledger().memory());
   current_.clear();
   root_.reset();  // the old epoch's memory is the new one's
-  root_ = dataset_.node()->iterate(*run_, epoch);
+  root_ = dataset_.stage()->iterate(*run_, epoch);
   epoch_ = epoch;
   delivered_ = 0;
   ended_ = false;
@@ -203,7 +203,7 @@ DatasetIterator& DatasetIterator::operator++() {
 
 std::string DatasetIterator::save() const {
   Position position;
-  position.fingerprint = fingerprint(*dataset_.node(), dataset_.options().seed);
+  position.fingerprint = fingerprint(*dataset_.stage(), dataset_.options().seed);
   position.epoch = epoch_;
   position.delivered = delivered_;
   return std::string(reinterpret_cast<const char*>(&position), sizeof(position));
@@ -219,7 +219,7 @@ void DatasetIterator::restore(const std::string& text) {
   if (std::memcmp(position.magic, wanted.magic, sizeof(wanted.magic)) != 0 ||
       position.delivered < 0)
     throw DataError("[data] position: expected one that save() gave, received something else");
-  if (position.fingerprint != fingerprint(*dataset_.node(), dataset_.options().seed))
+  if (position.fingerprint != fingerprint(*dataset_.stage(), dataset_.options().seed))
     throw DataError(
         "[data] position: expected one of this pipeline, received that of another; stages, "
         "signatures, sizes and seed must be the same");
@@ -232,9 +232,9 @@ void DatasetIterator::restore(const std::string& text) {
 
 PipelineReport DatasetIterator::report() const {
   PipelineReport report{.ledger = run_->ledger().figures(), .threads = run_->threads()};
-  std::vector<const Node*> list;
-  list_stages(*dataset_.node(), list);
-  for (const Node* node : list) {
+  std::vector<const Stage*> list;
+  list_stages(*dataset_.stage(), list);
+  for (const Stage* node : list) {
     StageReport line = describe_stage(*node, run_->sizing());
     const StageFigures& figures = run_->figures(*node);
     line.elements = figures.elements;

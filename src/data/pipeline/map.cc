@@ -13,10 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Map final : public Node {
+class Map final : public Stage {
  public:
-  Map(NodeRef input, MapFunction function, MapFacts facts, const std::string& kind)
-      : Node(kind, {std::move(input)}),
+  Map(StageRef input, MapFunction function, MapFacts facts, const std::string& kind)
+      : Stage(kind, {std::move(input)}),
         kind_(kind),
         function_(std::move(function)),
         facts_(std::move(facts)) {
@@ -28,7 +28,7 @@ class Map final : public Node {
   bool parallel() const { return facts_.parallel != 1; }
   // A map of batches may change what they hold; rows that it makes unknown are the input's.
   Rows rows() const override {
-    const Rows own = Node::rows();
+    const Rows own = Stage::rows();
     for (const FieldSpec& field : spec_.fields)
       if (field.shape.rank() < 1) return own;
     return own.batch > 0 ? own : input().rows();
@@ -73,7 +73,7 @@ class Map final : public Node {
   }
   const MapFacts& facts() const { return facts_; }
   const MapFunction& function() const { return function_; }
-  const NodeRef& input_ref() const { return inputs_[0]; }
+  const StageRef& input_ref() const { return inputs_[0]; }
   const std::string& kind() const { return kind_; }
 
  private:
@@ -159,7 +159,7 @@ class ParallelIterator final : public Iterator {
         epoch_(epoch),
         by_index_(node.indexable()),
         figures_(run.figures(node)) {
-    const Node& input = *node.inputs()[0];
+    const Stage& input = *node.inputs()[0];
     const Sizing& sizing = run.sizing();
     slot_bytes_ =
         node.call_bytes(sizing) + (by_index_ ? input.once(sizing) : input.out_bytes(sizing));
@@ -264,14 +264,14 @@ IteratorRef Map::iterate(Run& run, uint64_t epoch) const {
 
 }  // namespace
 
-NodeRef map_node(NodeRef input, MapFunction function, MapFacts facts, const std::string& kind) {
+StageRef map_stage(StageRef input, MapFunction function, MapFacts facts, const std::string& kind) {
   return std::make_shared<Map>(std::move(input), std::move(function), std::move(facts), kind);
 }
 
-NodeRef shuffled(NodeRef input, const std::function<NodeRef(NodeRef)>& shuffle) {
+StageRef shuffled(StageRef input, const std::function<StageRef(StageRef)>& shuffle) {
   const auto* map = dynamic_cast<const Map*>(input.get());
   if (!map) return shuffle(input);
-  return map_node(shuffled(map->input_ref(), shuffle), map->function(), map->facts(), map->kind());
+  return map_stage(shuffled(map->input_ref(), shuffle), map->function(), map->facts(), map->kind());
 }
 
 }  // namespace pl

@@ -11,14 +11,14 @@ namespace {
 
 // A stage whose elements are those of its input, or of its inputs put together: it holds nothing of
 // its own beside what it hands on.
-class Passing : public Node {
+class Passing : public Stage {
  public:
   Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
   Bytes once(const Sizing& sizing) const override { return input().once(sizing); }
   Bytes floor(const Sizing& sizing) const override { return input().floor(sizing); }
 
  protected:
-  Passing(const std::string& kind, NodeRef input) : Node(kind, {std::move(input)}) {
+  Passing(const std::string& kind, StageRef input) : Stage(kind, {std::move(input)}) {
     spec_ = this->input().spec();
     indexable_ = this->input().indexable();
   }
@@ -49,7 +49,7 @@ class CallIterator final : public Iterator {
 
 class Repeat final : public Passing {
  public:
-  Repeat(NodeRef input, int64_t count) : Passing("repeat", std::move(input)), count_(count) {
+  Repeat(StageRef input, int64_t count) : Passing("repeat", std::move(input)), count_(count) {
     const int64_t size = this->input().cardinality();
     if (size == 0 || count == 0)
       cardinality_ = 0;
@@ -146,7 +146,7 @@ class Repeat final : public Passing {
 
 class Take final : public Passing {
  public:
-  Take(NodeRef input, int64_t count) : Passing("take", std::move(input)), count_(count) {
+  Take(StageRef input, int64_t count) : Passing("take", std::move(input)), count_(count) {
     const int64_t size = this->input().cardinality();
     if (count < 0)
       cardinality_ = size;
@@ -182,7 +182,7 @@ class Take final : public Passing {
 
 class Skip final : public Passing {
  public:
-  Skip(NodeRef input, int64_t count) : Passing("skip", std::move(input)), count_(count) {
+  Skip(StageRef input, int64_t count) : Passing("skip", std::move(input)), count_(count) {
     const int64_t size = this->input().cardinality();
     cardinality_ = size < 0 ? size : std::max<int64_t>(0, size - count);
   }
@@ -214,7 +214,7 @@ class Skip final : public Passing {
 
 class Shard final : public Passing {
  public:
-  Shard(NodeRef input, int64_t shards, int64_t index)
+  Shard(StageRef input, int64_t shards, int64_t index)
       : Passing("shard", std::move(input)), shards_(shards), index_(index) {
     const int64_t size = this->input().cardinality();
     cardinality_ = size < 0 ? size : size / shards + (index < size % shards);
@@ -242,13 +242,13 @@ class Shard final : public Passing {
   int64_t shards_, index_;
 };
 
-class Zip final : public Node {
+class Zip final : public Stage {
  public:
-  explicit Zip(std::vector<NodeRef> inputs) : Node("zip", std::move(inputs)) {
+  explicit Zip(std::vector<StageRef> inputs) : Stage("zip", std::move(inputs)) {
     indexable_ = true;
     cardinality_ = kInfiniteCardinality;
     bool unknown = false;
-    for (const NodeRef& input : inputs_) {
+    for (const StageRef& input : inputs_) {
       spec_.fields.insert(spec_.fields.end(), input->spec().fields.begin(),
                           input->spec().fields.end());
       const int64_t size = input->cardinality();
@@ -258,23 +258,23 @@ class Zip final : public Node {
     }
     if (unknown && cardinality_ != 0) cardinality_ = kUnknownCardinality;
   }
-  Bytes sum(const Sizing& sizing, Bytes (Node::*of)(const Sizing&) const) const {
+  Bytes sum(const Sizing& sizing, Bytes (Stage::*of)(const Sizing&) const) const {
     Bytes sum = 0;
-    for (const NodeRef& input : inputs_) sum += (input.get()->*of)(sizing);
+    for (const StageRef& input : inputs_) sum += (input.get()->*of)(sizing);
     return sum;
   }
-  Bytes out_bytes(const Sizing& sizing) const override { return sum(sizing, &Node::out_bytes); }
-  Bytes once(const Sizing& sizing) const override { return sum(sizing, &Node::once); }
-  Bytes floor(const Sizing& sizing) const override { return sum(sizing, &Node::floor); }
+  Bytes out_bytes(const Sizing& sizing) const override { return sum(sizing, &Stage::out_bytes); }
+  Bytes once(const Sizing& sizing) const override { return sum(sizing, &Stage::once); }
+  Bytes floor(const Sizing& sizing) const override { return sum(sizing, &Stage::floor); }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     Element out;
-    for (const NodeRef& input : inputs_)
+    for (const StageRef& input : inputs_)
       for (Tensor& tensor : input->get(run, epoch, i)) out.push_back(std::move(tensor));
     return out;
   }
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
     std::vector<std::shared_ptr<Iterator>> from;
-    for (const NodeRef& input : inputs_) from.emplace_back(input->iterate(run, epoch));
+    for (const StageRef& input : inputs_) from.emplace_back(input->iterate(run, epoch));
     return std::make_unique<CallIterator>(
         run.figures(*this),
         [from](Element& out) {
@@ -302,10 +302,10 @@ class Zip final : public Node {
   }
 };
 
-class Concatenate final : public Node {
+class Concatenate final : public Stage {
  public:
-  Concatenate(NodeRef first, NodeRef second)
-      : Node("concatenate", {std::move(first), std::move(second)}) {
+  Concatenate(StageRef first, StageRef second)
+      : Stage("concatenate", {std::move(first), std::move(second)}) {
     spec_ = inputs_[0]->spec();
     if (!merge_specs(spec_, inputs_[1]->spec()))
       throw UserError("[data] " + name_ + ": expected data sets of one signature, received " +
@@ -367,9 +367,9 @@ class Concatenate final : public Node {
   }
 };
 
-class Enumerate final : public Node {
+class Enumerate final : public Stage {
  public:
-  Enumerate(NodeRef input, int64_t start) : Node("enumerate", {std::move(input)}), start_(start) {
+  Enumerate(StageRef input, int64_t start) : Stage("enumerate", {std::move(input)}), start_(start) {
     spec_.fields.push_back({"index", Dtype::int64, Shape()});
     for (const FieldSpec& field : this->input().spec().fields) spec_.fields.push_back(field);
     cardinality_ = this->input().cardinality();
@@ -415,7 +415,7 @@ class Enumerate final : public Node {
 
 class AssertCardinality final : public Passing {
  public:
-  AssertCardinality(NodeRef input, int64_t count)
+  AssertCardinality(StageRef input, int64_t count)
       : Passing("assert_cardinality", std::move(input)), count_(count) {
     cardinality_ = count;
     indexable_ = false;
@@ -454,33 +454,35 @@ void expect_count(const char* stage, int64_t value, int64_t least) {
 
 }  // namespace
 
-NodeRef repeat_node(NodeRef input, int64_t count) {
+StageRef repeat_stage(StageRef input, int64_t count) {
   expect_count("repeat", count, -1);
   return std::make_shared<Repeat>(std::move(input), count);
 }
-NodeRef take_node(NodeRef input, int64_t count) {
+StageRef take_stage(StageRef input, int64_t count) {
   expect_count("take", count, -1);
   return std::make_shared<Take>(std::move(input), count);
 }
-NodeRef skip_node(NodeRef input, int64_t count) {
+StageRef skip_stage(StageRef input, int64_t count) {
   expect_count("skip", count, 0);
   return std::make_shared<Skip>(std::move(input), count);
 }
-NodeRef shard_node(NodeRef input, int64_t shards, int64_t index) {
+StageRef shard_stage(StageRef input, int64_t shards, int64_t index) {
   expect_count("shard", shards, 1);
   if (index < 0 || index >= shards)
     throw UserError("[data] shard: expected an index from 0 to " + std::to_string(shards - 1) +
                     ", received " + std::to_string(index));
   return std::make_shared<Shard>(std::move(input), shards, index);
 }
-NodeRef zip_node(std::vector<NodeRef> inputs) { return std::make_shared<Zip>(std::move(inputs)); }
-NodeRef concatenate_node(NodeRef first, NodeRef second) {
+StageRef zip_stage(std::vector<StageRef> inputs) {
+  return std::make_shared<Zip>(std::move(inputs));
+}
+StageRef concatenate_stage(StageRef first, StageRef second) {
   return std::make_shared<Concatenate>(std::move(first), std::move(second));
 }
-NodeRef enumerate_node(NodeRef input, int64_t start) {
+StageRef enumerate_stage(StageRef input, int64_t start) {
   return std::make_shared<Enumerate>(std::move(input), start);
 }
-NodeRef assert_cardinality_node(NodeRef input, int64_t cardinality) {
+StageRef assert_cardinality_stage(StageRef input, int64_t cardinality) {
   expect_count("assert_cardinality", cardinality, 0);
   return std::make_shared<AssertCardinality>(std::move(input), cardinality);
 }

@@ -10,10 +10,10 @@
 namespace pl {
 namespace {
 
-class Permute final : public Node {
+class Permute final : public Stage {
  public:
-  Permute(NodeRef input, std::optional<uint64_t> seed, bool each_epoch)
-      : Node("shuffle", {std::move(input)}), seed_(seed), each_epoch_(each_epoch) {
+  Permute(StageRef input, std::optional<uint64_t> seed, bool each_epoch)
+      : Stage("shuffle", {std::move(input)}), seed_(seed), each_epoch_(each_epoch) {
     spec_ = this->input().spec();
     cardinality_ = this->input().cardinality();
     indexable_ = true;
@@ -34,11 +34,11 @@ class Permute final : public Node {
   bool each_epoch_;
 };
 
-class BufferShuffle final : public Node {
+class BufferShuffle final : public Stage {
  public:
-  BufferShuffle(NodeRef input, int64_t elements, Bytes bytes, std::optional<uint64_t> seed,
+  BufferShuffle(StageRef input, int64_t elements, Bytes bytes, std::optional<uint64_t> seed,
                 bool each_epoch)
-      : Node("shuffle", {std::move(input)}),
+      : Stage("shuffle", {std::move(input)}),
         elements_(elements),
         bytes_(bytes),
         seed_(seed),
@@ -117,29 +117,29 @@ class BufferShuffle final : public Node {
   bool each_epoch_;
 };
 
-class Sample final : public Node {
+class Sample final : public Stage {
  public:
-  Sample(std::vector<NodeRef> inputs, std::vector<double> weights, std::optional<uint64_t> seed,
+  Sample(std::vector<StageRef> inputs, std::vector<double> weights, std::optional<uint64_t> seed,
          bool stop_on_empty)
-      : Node("sample_from_datasets", std::move(inputs)),
+      : Stage("sample_from_datasets", std::move(inputs)),
         weights_(std::move(weights)),
         seed_(seed),
         stop_(stop_on_empty) {
     spec_ = inputs_[0]->spec();
-    for (const NodeRef& input : inputs_)
+    for (const StageRef& input : inputs_)
       if (!merge_specs(spec_, input->spec()))
         throw UserError("[data] " + name_ + ": expected data sets of one signature, received " +
                         inputs_[0]->spec().text() + " and " + input->spec().text());
   }
   Bytes out_bytes(const Sizing& sizing) const override {
     Bytes most = 0;
-    for (const NodeRef& input : inputs_) most = std::max(most, input->out_bytes(sizing));
+    for (const StageRef& input : inputs_) most = std::max(most, input->out_bytes(sizing));
     return most;
   }
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
     Bytes sum = 0;
-    for (const NodeRef& input : inputs_) sum += input->floor(sizing);
+    for (const StageRef& input : inputs_) sum += input->floor(sizing);
     return sum;
   }
 
@@ -152,7 +152,7 @@ class Sample final : public Node {
             seed_(node.seed_.value_or(run.seed())),
             epoch_(epoch),
             figures_(run.figures(node)) {
-        for (const NodeRef& input : node.inputs()) inputs_.push_back(input->iterate(run, epoch));
+        for (const StageRef& input : node.inputs()) inputs_.push_back(input->iterate(run, epoch));
       }
       bool next(Element& out) override {
         out.clear();
@@ -206,15 +206,15 @@ class Sample final : public Node {
 
 }  // namespace
 
-NodeRef permute_node(NodeRef input, std::optional<uint64_t> seed, bool each_epoch) {
+StageRef permute_stage(StageRef input, std::optional<uint64_t> seed, bool each_epoch) {
   return std::make_shared<Permute>(std::move(input), seed, each_epoch);
 }
-NodeRef buffer_shuffle_node(NodeRef input, int64_t elements, Bytes bytes,
-                            std::optional<uint64_t> seed, bool each_epoch) {
+StageRef buffer_shuffle_stage(StageRef input, int64_t elements, Bytes bytes,
+                              std::optional<uint64_t> seed, bool each_epoch) {
   return std::make_shared<BufferShuffle>(std::move(input), elements, bytes, seed, each_epoch);
 }
-NodeRef sample_node(std::vector<NodeRef> inputs, std::vector<double> weights,
-                    std::optional<uint64_t> seed, bool stop_on_empty) {
+StageRef sample_stage(std::vector<StageRef> inputs, std::vector<double> weights,
+                      std::optional<uint64_t> seed, bool stop_on_empty) {
   return std::make_shared<Sample>(std::move(inputs), std::move(weights), seed, stop_on_empty);
 }
 

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int64_t kMostTuned = 64;
 
-class Prefetch final : public Node {
+class Prefetch final : public Stage {
  public:
-  Prefetch(NodeRef input, int64_t elements, Bytes bytes)
-      : Node("prefetch", {std::move(input)}), elements_(elements), bytes_(bytes) {
+  Prefetch(StageRef input, int64_t elements, Bytes bytes)
+      : Stage("prefetch", {std::move(input)}), elements_(elements), bytes_(bytes) {
     spec_ = this->input().spec();
     cardinality_ = this->input().cardinality();
     indexable_ = this->input().indexable();
@@ -40,7 +40,7 @@ class Prefetch final : public Node {
 
   int64_t elements() const { return elements_; }
   Bytes bytes() const { return bytes_; }
-  const Node& from() const { return input(); }
+  const Stage& from() const { return input(); }
 
  private:
   int64_t elements_;
@@ -177,7 +177,7 @@ IteratorRef Prefetch::iterate(Run& run, uint64_t epoch) const {
 
 }  // namespace
 
-NodeRef prefetch_node(NodeRef input, int64_t elements, Bytes bytes) {
+StageRef prefetch_stage(StageRef input, int64_t elements, Bytes bytes) {
   if (elements < 1 && elements != AUTOTUNE && bytes <= 0)
     throw UserError(
         "[data] prefetch: expected a positive number of elements, AUTOTUNE or bytes, received " +

@@ -19,10 +19,10 @@ Tensor row_of(const Tensor& tensor, int64_t row) {
   return copy;
 }
 
-class TensorSlices final : public Node {
+class TensorSlices final : public Stage {
  public:
   TensorSlices(ElementSpec spec, Tensors tensors)
-      : Node("tensor_slices", {}), tensors_(std::move(tensors)) {
+      : Stage("tensor_slices", {}), tensors_(std::move(tensors)) {
     spec_ = std::move(spec);
     cardinality_ = tensors_[0].shape()[0];
     indexable_ = true;
@@ -38,10 +38,10 @@ class TensorSlices final : public Node {
   Tensors tensors_;
 };
 
-class OneElement final : public Node {
+class OneElement final : public Stage {
  public:
   OneElement(ElementSpec spec, Tensors tensors)
-      : Node("tensors", {}), tensors_(std::move(tensors)) {
+      : Stage("tensors", {}), tensors_(std::move(tensors)) {
     spec_ = std::move(spec);
     cardinality_ = 1;
     indexable_ = true;
@@ -53,9 +53,9 @@ class OneElement final : public Node {
   Tensors tensors_;
 };
 
-class Range final : public Node {
+class Range final : public Stage {
  public:
-  Range(int64_t begin, int64_t end, int64_t step) : Node("range", {}), begin_(begin), step_(step) {
+  Range(int64_t begin, int64_t end, int64_t step) : Stage("range", {}), begin_(begin), step_(step) {
     spec_ = {{{"x", Dtype::int64, Shape()}}};
     const bool empty = step > 0 ? end <= begin : end >= begin;
     // In unsigned numbers, since the distance may exceed int64.
@@ -76,11 +76,11 @@ class Range final : public Node {
   int64_t begin_, step_;
 };
 
-class ReaderNode final : public Node {
+class ReaderNode final : public Stage {
  public:
   ReaderNode(const std::string& kind, ElementSpec spec, int64_t count, Reader read, Bytes max_bytes,
              Bytes scratch)
-      : Node(kind, {}), read_(std::move(read)), max_bytes_(max_bytes), scratch_(scratch) {
+      : Stage(kind, {}), read_(std::move(read)), max_bytes_(max_bytes), scratch_(scratch) {
     spec_ = std::move(spec);
     cardinality_ = count;
     indexable_ = true;
@@ -110,10 +110,10 @@ class ReaderNode final : public Node {
   Bytes max_bytes_, scratch_;
 };
 
-class Generator final : public Node {
+class Generator final : public Stage {
  public:
   Generator(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes)
-      : Node("generator", {}), factory_(std::move(factory)), max_bytes_(max_bytes) {
+      : Stage("generator", {}), factory_(std::move(factory)), max_bytes_(max_bytes) {
     spec_ = std::move(spec);
   }
   Bytes out_bytes(const Sizing& sizing) const override {
@@ -166,21 +166,21 @@ class Generator final : public Node {
 
 }  // namespace
 
-NodeRef tensor_slices_node(ElementSpec spec, Tensors tensors) {
+StageRef tensor_slices_stage(ElementSpec spec, Tensors tensors) {
   return std::make_shared<TensorSlices>(std::move(spec), std::move(tensors));
 }
-NodeRef tensors_node(ElementSpec spec, Tensors tensors) {
+StageRef tensors_stage(ElementSpec spec, Tensors tensors) {
   return std::make_shared<OneElement>(std::move(spec), std::move(tensors));
 }
-NodeRef range_node(int64_t begin, int64_t end, int64_t step) {
+StageRef range_stage(int64_t begin, int64_t end, int64_t step) {
   return std::make_shared<Range>(begin, end, step);
 }
-NodeRef reader_node(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
-                    Bytes max_bytes, Bytes scratch) {
+StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
+                      Bytes max_bytes, Bytes scratch) {
   return std::make_shared<ReaderNode>(kind, std::move(spec), count, std::move(read), max_bytes,
                                       scratch);
 }
-NodeRef generator_node(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes) {
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes) {
   return std::make_shared<Generator>(std::move(spec), std::move(factory), max_bytes);
 }
 

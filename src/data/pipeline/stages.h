@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/pipeline/node.h"
+#include "data/pipeline/stage.h"
 
 namespace pl {
 
@@ -15,14 +15,14 @@ using Predicate = std::function<bool(const Element&)>;
 using Pull = std::function<std::optional<Element>()>;  // nothing: the end
 
 // ---- sources (sources.cc)
-NodeRef tensor_slices_node(ElementSpec spec, Tensors tensors);
-NodeRef tensors_node(ElementSpec spec, Tensors tensors);
-NodeRef range_node(int64_t begin, int64_t end, int64_t step);
-NodeRef generator_node(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes);
+StageRef tensor_slices_stage(ElementSpec spec, Tensors tensors);
+StageRef tensors_stage(ElementSpec spec, Tensors tensors);
+StageRef range_stage(int64_t begin, int64_t end, int64_t step);
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes);
 // Elements by index, made by `read` on any thread. `scratch`: what it needs besides its result.
 using Reader = std::function<Element(int64_t i)>;
-NodeRef reader_node(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
-                    Bytes max_bytes = 0, Bytes scratch = 0);
+StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
+                      Bytes max_bytes = 0, Bytes scratch = 0);
 
 // ---- one to one (map.cc)
 struct MapFacts {
@@ -32,53 +32,53 @@ struct MapFacts {
   Bytes scratch = -1;    // of a call besides what goes in and out; -1: as much as goes out
   std::optional<uint64_t> seed = {};  // none: the pipeline's
 };
-NodeRef map_node(NodeRef input, MapFunction function, MapFacts facts, const std::string& kind);
+StageRef map_stage(StageRef input, MapFunction function, MapFacts facts, const std::string& kind);
 // Where a shuffle behind maps goes: in front of them.
-NodeRef shuffled(NodeRef input, const std::function<NodeRef(NodeRef)>& shuffle);
+StageRef shuffled(StageRef input, const std::function<StageRef(StageRef)>& shuffle);
 
 // ---- groups (batch.cc)
-NodeRef batch_node(NodeRef input, int64_t size, bool drop_remainder);
+StageRef batch_stage(StageRef input, int64_t size, bool drop_remainder);
 struct PadFacts {
   std::vector<Shape> shapes = {};  // of each field; kUnknown or none: the longest in the batch
   std::vector<double> values = {};
   Bytes max_bytes = 0;
 };
-NodeRef padded_batch_node(NodeRef input, int64_t size, bool drop_remainder, PadFacts facts);
-NodeRef unbatch_node(NodeRef input);
-NodeRef rebatch_node(NodeRef input, int64_t size, bool drop_remainder);
-NodeRef window_node(NodeRef input, int64_t size, int64_t shift, int64_t stride);
+StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts);
+StageRef unbatch_stage(StageRef input);
+StageRef rebatch_stage(StageRef input, int64_t size, bool drop_remainder);
+StageRef window_stage(StageRef input, int64_t size, int64_t shift, int64_t stride);
 
 // ---- order and number (order.cc, number.cc)
-NodeRef permute_node(NodeRef input, std::optional<uint64_t> seed, bool each_epoch);
-NodeRef buffer_shuffle_node(NodeRef input, int64_t elements, Bytes bytes,
-                            std::optional<uint64_t> seed, bool each_epoch);
-NodeRef repeat_node(NodeRef input, int64_t count);
-NodeRef take_node(NodeRef input, int64_t count);
-NodeRef skip_node(NodeRef input, int64_t count);
-NodeRef shard_node(NodeRef input, int64_t shards, int64_t index);
-NodeRef zip_node(std::vector<NodeRef> inputs);
-NodeRef concatenate_node(NodeRef first, NodeRef second);
-NodeRef enumerate_node(NodeRef input, int64_t start);
-NodeRef sample_node(std::vector<NodeRef> inputs, std::vector<double> weights,
-                    std::optional<uint64_t> seed, bool stop_on_empty);
-NodeRef assert_cardinality_node(NodeRef input, int64_t cardinality);
+StageRef permute_stage(StageRef input, std::optional<uint64_t> seed, bool each_epoch);
+StageRef buffer_shuffle_stage(StageRef input, int64_t elements, Bytes bytes,
+                              std::optional<uint64_t> seed, bool each_epoch);
+StageRef repeat_stage(StageRef input, int64_t count);
+StageRef take_stage(StageRef input, int64_t count);
+StageRef skip_stage(StageRef input, int64_t count);
+StageRef shard_stage(StageRef input, int64_t shards, int64_t index);
+StageRef zip_stage(std::vector<StageRef> inputs);
+StageRef concatenate_stage(StageRef first, StageRef second);
+StageRef enumerate_stage(StageRef input, int64_t start);
+StageRef sample_stage(std::vector<StageRef> inputs, std::vector<double> weights,
+                      std::optional<uint64_t> seed, bool stop_on_empty);
+StageRef assert_cardinality_stage(StageRef input, int64_t cardinality);
 
 // ---- streams (flow.cc)
-NodeRef filter_node(NodeRef input, Predicate predicate);
-using Expand = std::function<NodeRef(const Element&)>;
+StageRef filter_stage(StageRef input, Predicate predicate);
+using Expand = std::function<StageRef(const Element&)>;
 struct InterleaveFacts {
   ElementSpec spec;
   int64_t cycle = 1, block = 1;
   Bytes inner = 0;  // what one inner data set may need; 0: twice an element and 256 KiB
 };
-NodeRef interleave_node(NodeRef input, Expand expand, InterleaveFacts facts);
-NodeRef ignore_errors_node(NodeRef input, bool log);
+StageRef interleave_stage(StageRef input, Expand expand, InterleaveFacts facts);
+StageRef ignore_errors_stage(StageRef input, bool log);
 
 // ---- ahead and kept (prefetch.cc, cached.cc)
-NodeRef prefetch_node(NodeRef input, int64_t elements, Bytes bytes);
-NodeRef cache_node(NodeRef input, Bytes bytes);
+StageRef prefetch_stage(StageRef input, int64_t elements, Bytes bytes);
+StageRef cache_stage(StageRef input, Bytes bytes);
 
 // Elements that were skipped, for people: the first few messages.
-std::vector<std::string> skipped_messages(Run& run, const Node& node);
+std::vector<std::string> skipped_messages(Run& run, const Stage& node);
 
 }  // namespace pl

@@ -1,5 +1,5 @@
-// Node: one stage of a pipeline, immutable, and the iterators that run it. To add a stage, derive
-// from Node, say what is known before anything runs, and iterate; answer get() where elements can
+// Stage: one stage of a pipeline, immutable, and the iterators that run it. To add a stage, derive
+// from Stage, say what is known before anything runs, and iterate; answer get() where elements can
 // be made in any order.
 #pragma once
 
@@ -16,9 +16,9 @@
 
 namespace pl {
 
-class Node;
+class Stage;
 class Workers;
-using NodeRef = std::shared_ptr<const Node>;
+using StageRef = std::shared_ptr<const Stage>;
 
 // tf.data's words for how many elements there are.
 inline constexpr int64_t kInfiniteCardinality = -1;
@@ -51,17 +51,17 @@ class Keep {
 // One running pipeline: what all its stages share.
 class Run {
  public:
-  Run(NodeRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, uint64_t seed);
+  Run(StageRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, uint64_t seed);
   ~Run();
   Ledger& ledger() { return ledger_; }
   const Sizing& sizing() const { return sizing_; }
   Workers& workers() { return *workers_; }
   int threads() const { return threads_; }
   uint64_t seed() const { return seed_; }
-  StageFigures& figures(const Node& node);
+  StageFigures& figures(const Stage& node);
   // What `make` makes, the first time it is asked for this node.
   template <class T, class Make>
-  T& keep(const Node& node, const Make& make) {
+  T& keep(const Stage& node, const Make& make) {
     const std::lock_guard lock(keep_mutex_);
     auto& kept = keeps_[&node];
     if (!kept) kept = make();
@@ -69,16 +69,16 @@ class Run {
   }
 
  private:
-  NodeRef root_;
+  StageRef root_;
   Ledger ledger_;
   Sizing sizing_;
   int threads_;
   uint64_t seed_;
   std::unique_ptr<Workers> workers_;
-  std::map<const Node*, std::unique_ptr<StageFigures>> figures_;
+  std::map<const Stage*, std::unique_ptr<StageFigures>> figures_;
   StageFigures others_;  // of stages that came to be while it ran
   std::mutex keep_mutex_;
-  std::map<const Node*, std::unique_ptr<Keep>> keeps_;  // goes before what it needs
+  std::map<const Stage*, std::unique_ptr<Keep>> keeps_;  // goes before what it needs
 };
 
 // One pass over a stage's elements. One thread at a time. After an exception the next call goes on
@@ -93,14 +93,14 @@ class Iterator {
 };
 using IteratorRef = std::unique_ptr<Iterator>;
 
-class Node {
+class Stage {
  public:
-  virtual ~Node() = default;
+  virtual ~Stage() = default;
   const std::string& name() const { return name_; }  // "map_1"
   const ElementSpec& spec() const { return spec_; }
   int64_t cardinality() const { return cardinality_; }
   bool indexable() const { return indexable_; }
-  const std::vector<NodeRef>& inputs() const { return inputs_; }
+  const std::vector<StageRef>& inputs() const { return inputs_; }
 
   // Bounds, in bytes of the ledger: of one element; of making one by get(), it included; of
   // iterating one element at a time, what the stages in front need included.
@@ -124,15 +124,15 @@ class Node {
   virtual IteratorRef iterate(Run& run, uint64_t epoch) const;
 
  protected:
-  Node(const std::string& kind, std::vector<NodeRef> inputs);
-  const Node& input() const { return *inputs_[0]; }
+  Stage(const std::string& kind, std::vector<StageRef> inputs);
+  const Stage& input() const { return *inputs_[0]; }
   Bytes bound_of(const ElementSpec& spec, Bytes max_bytes, const Sizing& sizing) const;
 
   std::string name_;
   ElementSpec spec_;
   int64_t cardinality_ = kUnknownCardinality;
   bool indexable_ = false;
-  std::vector<NodeRef> inputs_;
+  std::vector<StageRef> inputs_;
 };
 
 // A number for each (seed, epoch, place), for stages that draw at random.

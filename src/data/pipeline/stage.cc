@@ -1,4 +1,4 @@
-#include "data/pipeline/node.h"
+#include "data/pipeline/stage.h"
 
 #include <algorithm>
 
@@ -8,19 +8,19 @@
 namespace pl {
 namespace {
 
-int count_kind(const Node& node, const std::string& kind) {
+int count_kind(const Stage& node, const std::string& kind) {
   int count = 0;
   const std::string& name = node.name();
   if (name == kind || (name.starts_with(kind + "_") &&
                        name.find_first_not_of("0123456789", kind.size() + 1) == std::string::npos))
     ++count;
-  for (const NodeRef& input : node.inputs()) count += count_kind(*input, kind);
+  for (const StageRef& input : node.inputs()) count += count_kind(*input, kind);
   return count;
 }
 
 class IndexIterator final : public Iterator {
  public:
-  IndexIterator(const Node& node, Run& run, uint64_t epoch)
+  IndexIterator(const Stage& node, Run& run, uint64_t epoch)
       : node_(node), run_(run), epoch_(epoch), figures_(run.figures(node)) {}
   bool next(Element& out) override {
     if (node_.cardinality() >= 0 && at_ >= node_.cardinality()) return false;
@@ -36,7 +36,7 @@ class IndexIterator final : public Iterator {
   }
 
  private:
-  const Node& node_;
+  const Stage& node_;
   Run& run_;
   const uint64_t epoch_;
   StageFigures& figures_;
@@ -58,20 +58,20 @@ int64_t Iterator::advance(int64_t count) {
   return done;
 }
 
-Node::Node(const std::string& kind, std::vector<NodeRef> inputs) : inputs_(std::move(inputs)) {
+Stage::Stage(const std::string& kind, std::vector<StageRef> inputs) : inputs_(std::move(inputs)) {
   int same = 0;
-  for (const NodeRef& input : inputs_) same += count_kind(*input, kind);
+  for (const StageRef& input : inputs_) same += count_kind(*input, kind);
   name_ = same == 0 ? kind : kind + "_" + std::to_string(same);
 }
 
-Bytes Node::bound_of(const ElementSpec& spec, Bytes max_bytes, const Sizing& sizing) const {
+Bytes Stage::bound_of(const ElementSpec& spec, Bytes max_bytes, const Sizing& sizing) const {
   if (spec.known()) return granted(spec);
   return max_bytes > 0 ? granted(max_bytes) : sizing.unknown;
 }
 
-Bytes Node::out_bytes(const Sizing& sizing) const { return bound_of(spec_, 0, sizing); }
+Bytes Stage::out_bytes(const Sizing& sizing) const { return bound_of(spec_, 0, sizing); }
 
-Node::Rows Node::rows() const {
+Stage::Rows Stage::rows() const {
   Rows rows;
   for (const FieldSpec& field : spec_.fields) {
     if (field.shape.rank() < 1 || field.shape[0] == kUnknown) return {};
@@ -83,34 +83,34 @@ Node::Rows Node::rows() const {
   return rows;
 }
 
-Element Node::get(Run&, uint64_t, int64_t) const {
+Element Stage::get(Run&, uint64_t, int64_t) const {
   throw InternalError("[data] " + name_ + ": its elements come one after another");
 }
 
-IteratorRef Node::iterate(Run& run, uint64_t epoch) const {
+IteratorRef Stage::iterate(Run& run, uint64_t epoch) const {
   check(indexable_, "a stage that iterates or can be indexed");
   return std::make_unique<IndexIterator>(*this, run, epoch);
 }
 
-Run::Run(NodeRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, uint64_t seed)
+Run::Run(StageRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, uint64_t seed)
     : root_(std::move(root)),
       ledger_(budget, floor),
       sizing_(sizing),
       threads_(threads),
       seed_(seed),
       workers_(std::make_unique<Workers>(threads, ledger_.memory())) {
-  std::vector<const Node*> open{root_.get()};
+  std::vector<const Stage*> open{root_.get()};
   while (!open.empty()) {
-    const Node* node = open.back();
+    const Stage* node = open.back();
     open.pop_back();
     figures_.emplace(node, std::make_unique<StageFigures>());
-    for (const NodeRef& input : node->inputs()) open.push_back(input.get());
+    for (const StageRef& input : node->inputs()) open.push_back(input.get());
   }
 }
 
 Run::~Run() = default;
 
-StageFigures& Run::figures(const Node& node) {
+StageFigures& Run::figures(const Stage& node) {
   const auto at = figures_.find(&node);
   return at == figures_.end() ? others_ : *at->second;
 }
