@@ -125,12 +125,17 @@ TEST(FitDataset, RefusesWhatCannotBePlanned) {
 
 TEST(FitDataset, TheLedgerIsOnTheBill) {
   const Samples data = samples(64);
-  const Dataset batches = Dataset::from_tensor_slices({data.x, data.y}).batch(8);
+  const Dataset batches = Dataset::from_tensor_slices({data.x, data.y}).batch(8).prefetch(100'000);
   Sequential model = classifier();
   const PlanReport small = model.plan(batches.with_options({.memory = "1MiB"}), {.threads = 1}),
                    large = model.plan(batches.with_options({.memory = "33MiB"}), {.threads = 1});
   EXPECT_EQ(large.process - small.process, 32 * kMiB);
   EXPECT_EQ(large.arena, small.arena);
+  // What the stages cannot use is not on it.
+  const PlanReport idle = model.plan(
+      Dataset::from_tensor_slices({data.x, data.y}).batch(8).with_options({.memory = "33MiB"}),
+      {.threads = 1});
+  EXPECT_LT(idle.process, small.process);
   EXPECT_THROW(model.fit(batches.with_options({.memory = "33MiB"}),
                          {.memory = small.process + kMiB, .verbose = 0, .threads = 1}),
                DoesNotFit);

@@ -134,6 +134,7 @@ Dataset image_dataset_from_directory(const std::string& folder,
       {.num_parallel_calls = options.num_parallel_calls,
        .spec = spec,
        .scratch = options.scratch,
+       .beside = list->bytes(),
        .name = "decode_image"});
   if (options.ignore_errors) images = images.ignore_errors(true);
   return options.batch_size > 0 ? images.batch(options.batch_size) : images;

@@ -41,6 +41,7 @@ struct ImageList {
   std::vector<int32_t> labels;
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
   std::string path(int64_t i) const;
+  Bytes bytes() const { return static_cast<Bytes>(names.capacity()) + 12 * size(); }
 };
 // Folders are the classes; without any, the files themselves, all of class 0. Sorted by name.
 // Throws DataError when there is no image.

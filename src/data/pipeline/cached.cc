@@ -162,6 +162,7 @@ class Cache final : public Stage {
   Bytes floor(const Sizing& sizing) const override {
     return input().floor(sizing) + out_bytes(sizing) + share(sizing);
   }
+  Bytes beside() const override { return 8 * std::max<int64_t>(cardinality_, 0); }  // the table
   std::string options() const override { return bytes_ > 0 ? format_bytes(bytes_) : ""; }
 
   Store& store(Run& run) const {

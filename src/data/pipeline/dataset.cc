@@ -162,7 +162,8 @@ Dataset Dataset::mapped(std::function<Element(const Element&, uint64_t)> functio
       .spec = options.spec ? *options.spec : probe(element_spec(), options.name, function),
       .parallel = std::min<int64_t>(options.num_parallel_calls, 1024),
       .max_bytes = options.max_bytes.value(),
-      .scratch = options.scratch.value() > 0 ? options.scratch.value() : -1};
+      .scratch = options.scratch.value() > 0 ? options.scratch.value() : -1,
+      .beside = options.beside.value()};
   return with(map_stage(node_, std::move(function), std::move(facts), options.name));
 }
 

@@ -47,6 +47,8 @@ struct MapOptions {
   std::optional<ElementSpec> spec = {};
   ByteCount max_bytes = {};  // of an element whose dimensions are not known
   ByteCount scratch = {};  // that a call takes besides its input and result; default: as its result
+  // What the function holds, such as lists of files: on the bill, but no part of the budget.
+  ByteCount beside = {};
   std::string name = "map";
 };
 
@@ -195,8 +197,9 @@ class Dataset {
   // when the memory that was asked for is less than the fewest.
   Bytes minimum_bytes() const;
   Bytes budget() const;
-  // What an iterator may hold outside of the budget: threads and tables.
-  Bytes overhead_bytes() const;
+  // The most that an iterator and what it reads can hold: the budget, or less where the stages
+  // cannot use it, with tensors, tables and threads beside it.
+  Bytes bill() const;
 
   DatasetIterator iterate(uint64_t epoch = 0) const;
   DatasetIterator begin() const;

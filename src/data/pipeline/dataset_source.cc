@@ -52,7 +52,7 @@ class DatasetSource final : public Source {
                       "; give steps_per_epoch, take(n) or assert_cardinality(n)");
     if (samples_ < 1)
       throw DataError("[data] " + dataset.stage()->name() + ": expected batches, received none");
-    resident_ = dataset.budget() + dataset.overhead_bytes();
+    resident_ = dataset.bill();
   }
 
   std::string name() const override { return dataset_.stage()->name(); }

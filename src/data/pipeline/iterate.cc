@@ -126,18 +126,21 @@ Bytes Dataset::budget() const {
                    floor_table(*node_, sizing));
 }
 
-Bytes Dataset::overhead_bytes() const {
+Bytes Dataset::bill() const {
   std::vector<const Stage*> list;
   list_stages(*node_, list);
+  const int threads = threads_of(options_);
+  const Bytes budget = this->budget();
+  const Sizing sizing = sizing_for(budget);
   Bytes bytes = kOverhead;
   bool workers = false;
-  for (const Stage* node : list) {
-    // A thread's touched stack and its part of the heap.
-    if (node->name().starts_with("prefetch")) bytes += SmallThread::kStack / 2;
-    if (node->name().starts_with("cache")) bytes += 8 * std::max<int64_t>(node->cardinality(), 0);
-    workers = workers || node->floor(sizing_for(0)) > 0;
+  for (const Stage* stage : list) {
+    bytes += stage->beside();
+    workers = workers || stage->uses_workers();
   }
-  return bytes + (workers ? threads_of(options_) * (SmallThread::kStack / 2) : 0);
+  // A thread's touched stack and its part of the heap.
+  if (workers) bytes += threads * (SmallThread::kStack / 2);
+  return bytes + std::min(budget, floor_of(*node_, sizing) + node_->ahead(sizing, threads));
 }
 
 DatasetIterator::DatasetIterator(const Dataset& dataset, uint64_t epoch) : dataset_(dataset) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "base/error.h"
@@ -181,6 +182,37 @@ TEST(Threads, EpochsCanBeLeftInTheMiddle) {
     for (uint64_t i = 0; i < epoch % 7; ++i) ASSERT_TRUE(iterator.next(element));
   }
   EXPECT_LE(iterator.report().ledger.payload_peak, 4 * kMiB);
+}
+
+TEST(Threads, EpochsDoNotGrow) {
+  const auto resident = [] {
+    std::ifstream in("/proc/self/statm");
+    int64_t all = 0, here = 0;
+    in >> all >> here;
+    return here * 4096;
+  };
+  DatasetIterator iterator = blocks(20)
+                                 .shuffle()
+                                 .map(copied, {.num_parallel_calls = 4})
+                                 .batch(4)
+                                 .prefetch(AUTOTUNE)
+                                 .with_options({.memory = "8MiB", .threads = 2})
+                                 .iterate();
+  Element element;
+  const auto epochs = [&](uint64_t from, uint64_t to) {
+    for (uint64_t epoch = from; epoch < to; ++epoch) {
+      iterator.start(epoch);
+      while (iterator.next(element)) {
+      }
+    }
+  };
+  epochs(0, 20);
+  const int64_t before = resident();
+  epochs(20, 220);
+  // The pool keeps pages within the budget; a sanitizer keeps what was freed.
+  if (!PLIMSOLL_SANITIZED) {
+    EXPECT_LT(resident() - before, 1 * kMiB);
+  }
 }
 
 TEST(Threads, WorkIsSpreadAndOrderKept) {

@@ -48,6 +48,20 @@ class Map final : public Stage {
     const bool by_index = parallel() && indexable_;
     return (by_index ? input().once(sizing) : input().floor(sizing)) + call_bytes(sizing);
   }
+  // One element under way: what goes in, the call, what comes out.
+  Bytes slot_bytes(const Sizing& sizing) const {
+    return call_bytes(sizing) + (indexable_ ? input().once(sizing) : input().out_bytes(sizing));
+  }
+  int64_t most_slots(int threads) const {
+    return facts_.parallel == AUTOTUNE ? 4 * threads + 4 : facts_.parallel;
+  }
+  Bytes ahead(const Sizing& sizing, int threads) const override {
+    if (!parallel()) return Stage::ahead(sizing, threads);
+    return (indexable_ ? 0 : Stage::ahead(sizing, threads)) +
+           (most_slots(threads) - 1) * slot_bytes(sizing);
+  }
+  Bytes beside() const override { return facts_.beside; }
+  bool uses_workers() const override { return parallel(); }
   std::string options() const override {
     if (!parallel()) return "";
     return facts_.parallel == AUTOTUNE ? "AUTOTUNE" : std::to_string(facts_.parallel);
@@ -161,12 +175,11 @@ class ParallelIterator final : public Iterator {
         figures_(run.figures(node)) {
     const Stage& input = *node.inputs()[0];
     const Sizing& sizing = run.sizing();
-    slot_bytes_ =
-        node.call_bytes(sizing) + (by_index_ ? input.once(sizing) : input.out_bytes(sizing));
+    slot_bytes_ = node.slot_bytes(sizing);
     if (!by_index_) input_ = input.iterate(run, epoch);
     tuned_ = node.facts().parallel == AUTOTUNE;
     window_ = tuned_ ? run.threads() + 1 : node.facts().parallel;
-    most_ = tuned_ ? 4 * run.threads() + 4 : window_;
+    most_ = node.most_slots(run.threads());
     figures_.parallel = window_;
   }
   ~ParallelIterator() override {

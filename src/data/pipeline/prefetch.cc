@@ -29,6 +29,12 @@ class Prefetch final : public Stage {
   Bytes floor(const Sizing& sizing) const override {
     return input().floor(sizing) + out_bytes(sizing);
   }
+  Bytes ahead(const Sizing& sizing, int threads) const override {
+    const int64_t most = elements_ == AUTOTUNE ? kMostTuned : elements_;
+    return Stage::ahead(sizing, threads) +
+           (bytes_ > 0 ? bytes_ : checked_mul(most, out_bytes(sizing)).value_or(Bytes{1} << 50));
+  }
+  Bytes beside() const override { return SmallThread::kStack / 2; }
   std::string options() const override {
     if (bytes_ > 0) return format_bytes(bytes_);
     return elements_ == AUTOTUNE ? "AUTOTUNE" : std::to_string(elements_);

@@ -28,6 +28,11 @@ class TensorSlices final : public Stage {
     indexable_ = true;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  Bytes beside() const override {
+    Bytes sum = 0;
+    for (const Tensor& tensor : tensors_) sum += tensor.meta().bytes();
+    return sum;
+  }
   Element get(Run&, uint64_t, int64_t i) const override {
     Element out;
     for (const Tensor& tensor : tensors_) out.push_back(row_of(tensor, i));

@@ -71,6 +71,12 @@ Bytes Stage::bound_of(const ElementSpec& spec, Bytes max_bytes, const Sizing& si
 
 Bytes Stage::out_bytes(const Sizing& sizing) const { return bound_of(spec_, 0, sizing); }
 
+Bytes Stage::ahead(const Sizing& sizing, int threads) const {
+  Bytes sum = 0;
+  for (const StageRef& input : inputs_) sum += input->ahead(sizing, threads);
+  return sum;
+}
+
 Stage::Rows Stage::rows() const {
   Rows rows;
   for (const FieldSpec& field : spec_.fields) {

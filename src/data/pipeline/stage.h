@@ -115,6 +115,11 @@ class Stage {
     bool endless = false;
   };
   virtual Rows rows() const;
+  // The most that this stage and those in front can borrow for working ahead, with so many threads.
+  virtual Bytes ahead(const Sizing& sizing, int threads) const;
+  // Bytes outside of the budget: tables, tensors that were given, stacks of threads of its own.
+  virtual Bytes beside() const { return 0; }
+  virtual bool uses_workers() const { return false; }
   // Options in short, for tables: "32, drop_remainder".
   virtual std::string options() const { return ""; }
 

@@ -31,6 +31,7 @@ struct MapFacts {
   Bytes max_bytes = 0;   // of an element whose spec is not known; 0: the default
   Bytes scratch = -1;    // of a call besides what goes in and out; -1: as much as goes out
   std::optional<uint64_t> seed = {};  // none: the pipeline's
+  Bytes beside = 0;                   // what the function holds, outside of the budget
 };
 StageRef map_stage(StageRef input, MapFunction function, MapFacts facts, const std::string& kind);
 // Where a shuffle behind maps goes: in front of them.
