@@ -8,6 +8,7 @@
 
 #include "data/image/resize.h"
 #include "data/pipeline/dataset.h"
+#include "data/source.h"
 
 namespace pl {
 
@@ -61,5 +62,10 @@ struct ImageDatasetOptions {
 // x: uint8 (B, H, W, 3), y: int32 (B,).
 Dataset image_dataset_from_directory(const std::string& folder,
                                      const ImageDatasetOptions& options = {});
+
+// For training runs: a folder of classes, or one with folders train and test (or val) that hold
+// them. Images are decoded when a batch is read, on so many threads.
+bool is_image_folder(const std::string& path);  // rather than one of IDX files
+Sources image_sources(const std::string& folder, ImageSize size, int threads);
 
 }  // namespace pl

@@ -14,4 +14,12 @@ namespace pl {
 // what cannot be planned before it is seen, DoesNotFit as Dataset::budget().
 std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps = 0);
 
+// Single samples that can be got by index (no batches), as a Source like any other: training
+// batches and shuffles. A batch is made by `threads` threads when it is read, each sample in its
+// place, so nothing is held between steps, and cores that train do not share them with cores that
+// read.
+// `labels`: the range of y where it is known; otherwise labels are checked as they are read.
+std::unique_ptr<Source> indexed_source(const Dataset& samples, int threads,
+                                       std::optional<ValueRange> labels = {});
+
 }  // namespace pl
