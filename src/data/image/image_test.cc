@@ -353,6 +353,42 @@ TEST(ImageFolder, ClassesAreSortedFolders) {
   EXPECT_THROW(list_images(folder / "none"), DataError);
 }
 
+TEST(ImageFolder, IsASourceThatReadsInAnyOrderOnAnyThreads) {
+  const Folder folder;
+  for (const char* name : {"train", "train/a", "train/b", "test", "test/a", "test/b"})
+    fs::create_directory(folder / name);
+  for (int i = 0; i < 9; ++i)
+    write(folder / ("train/" + std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".jpg"),
+          jpeg(gradient(30 + i, 40 + 2 * i), 30 + i, 40 + 2 * i));
+  for (const char* name : {"test/a/0.png", "test/b/0.png"})
+    write(folder / name, png(gradient(20, 20), 20, 20, PNG_COLOR_TYPE_RGB, false));
+  EXPECT_TRUE(is_image_folder(folder.path()));
+  const int64_t bytes = 12 * 16 * 3;
+  const std::vector<int64_t> order{8, 0, 3, 3, 5, 1, 7};
+  std::vector<Pixels> results;
+  for (const int threads : {1, 4}) {
+    const Sources sources = image_sources(folder.path(), {12, 16}, threads);
+    EXPECT_EQ(sources.train->size(), 9);
+    EXPECT_EQ(sources.test->size(), 2);
+    EXPECT_EQ(sources.train->fields()[1].range->high, 1);
+    Pixels x(static_cast<size_t>(7 * bytes));
+    std::vector<int32_t> y(7);
+    const std::vector<void*> places{x.data(), y.data()};
+    sources.train->read(order, places);
+    EXPECT_EQ(y, (std::vector<int32_t>{1, 0, 0, 0, 1, 0, 1}));
+    results.push_back(x);
+  }
+  EXPECT_EQ(results[0], results[1]);
+  const Pixels first = decode(list_images(folder / "train").path(8), 12, 16);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), results[0].begin()));
+  write(list_images(folder / "train").path(3), "broken");
+  const Sources sources = image_sources(folder.path(), {12, 16}, 3);
+  Pixels x(static_cast<size_t>(7 * bytes));
+  const std::vector<void*> places{x.data(), nullptr};
+  EXPECT_NE(message_of([&] { sources.train->read(order, places); }).find("7.jpg"),
+            std::string::npos);
+}
+
 TEST(ImageFolder, OneDamagedFileStopsOrIsSkippedAndNamed) {
   const Folder folder;
   fs::create_directory(folder / "a");
