@@ -41,7 +41,8 @@ struct ModelInTraining {
 
   Session& session;
   const Compiled& compiled;
-  std::vector<std::string> metrics;  // names in logs, without "loss"
+  std::vector<std::string> metrics;       // names in logs, without "loss"
+  std::vector<std::string> test_metrics;  // and in those of evaluation
   int64_t epochs = 0;                // of this run
   TrainState state = {};             // as of the last step; callbacks' part is filled in on saving
   Bytes snapshot = 0;                // granted for writing checkpoints beside training

@@ -12,6 +12,7 @@
 #include "train/observers.h"
 #include "train/progress_bar.h"
 #include "train/summary.h"
+#include "train/what_if.h"
 
 namespace pl {
 namespace {
@@ -241,6 +242,7 @@ History Model::fit(Source& data, const FitOptions& options) {
   ModelInTraining training{.session = session,
                            .compiled = compiled,
                            .metrics = log_names(session.plan()),
+                           .test_metrics = test_log_names(session.plan()),
                            .epochs = options.epochs,
                            .snapshot = report.snapshot,
                            .callbacks = options.callbacks};
@@ -268,7 +270,7 @@ History Model::fit(Source& data, const FitOptions& options) {
                          .epochs_before = training.state.epochs_before,
                          .start = training.state.position};
   CounterObserver counters(*state_, training.state);
-  ProgressBar bar(stdout, training.metrics, options.verbose == 1);
+  ProgressBar bar(stdout, training.metrics, training.test_metrics, options.verbose == 1);
   Observers observers{&counters, options.verbose > 0 ? &bar : nullptr, &callbacks};
   const LoopResult result =
       run_training(session, loop, *sources.train, sources.validation, observers);
@@ -423,9 +425,21 @@ std::string Model::summary(const SummaryOptions& options) {
   if (!state_->compiled) return summarize(state_->name, state_->network, nullptr, nullptr, {});
   ModelCall call(
       *state_, {.kind = StepKind::train, .batch = options.batch_size, .threads = options.threads});
-  const PlanReport report = call.plan({}, false);
+  const PlanReport report = call.plan(options.memory, false);
   std::string text =
       summarize(state_->name, state_->network, &*state_->compiled, &call.session_plan(), report);
+  const WhatIfPlanner other = [&](const Network& network, const Compiled& compiled) {
+    return call.plan_other(network, compiled);
+  };
+  if (state_->compiled->dtype == Policy(Dtype::float64)) {
+    Compiled narrow = call.compiled();
+    narrow.dtype = Dtype::float32;
+    const SessionPlan plan = other(state_->network, narrow);
+    text += "  in float32 instead: " + format_bytes(plan.arena) + " planned (arena), " +
+            format_bytes(plan.process()) + " process\n";
+  }
+  if (!options.what_if.empty())
+    text += to_text(what_if(state_->network, call.compiled(), options.what_if, other));
   call.keep_plan();
   return text;
 }
