@@ -26,4 +26,5 @@
 #include "trace/variable.h"      // Variable
 #include "train/function.h"      // function
 #include "train/model.h"         // Model, Sequential, compile, fit, evaluate, predict
+#include "train/what_if.h"       // WhatIfReport
 #include "train/optimizers.h"    // Adam, SGD, ..., learning-rate schedules

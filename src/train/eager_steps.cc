@@ -1,11 +1,13 @@
 #include "train/eager_steps.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "op/cast.h"
+#include "op/observer.h"
 #include "train/step_scope.h"
 
 namespace pl {
@@ -26,6 +28,36 @@ double number(const Tensor& scalar) {
   return scalar.dtype() == Dtype::float64 ? *scalar.data_as<double>()
                                           : static_cast<double>(*scalar.data_as<float>());
 }
+
+// What a softmax or sigmoid was made of, until the next one: losses take that, as in a trace.
+class LastActivations final : public OpObserver {
+ public:
+  LastActivations() { begin_observing(*this); }
+  ~LastActivations() { end_observing(*this); }
+  LastActivations(const LastActivations&) = delete;
+  LastActivations& operator=(const LastActivations&) = delete;
+
+  Tensor operand_of(const Tensor& value, std::string_view op) const override {
+    for (const Seen& seen : last_)
+      if (seen.out == value.identity() && seen.op == op) return seen.in;
+    return {};
+  }
+
+ private:
+  struct Seen {
+    std::string_view op;
+    int64_t out = -1;
+    Tensor in = {};
+  };
+  void on_apply(const Op& op, const Tensors& in, const Attrs&, const Tensors& out) override {
+    const std::string_view name = op.name;
+    if (out[0].is_symbol() || (name != "softmax" && name != "sigmoid")) return;
+    last_[name == "softmax" ? 0 : 1] = {name, out[0].identity(), in[0]};
+  }
+  void on_read(const void*, const Tensor&, bool) override {}
+  bool recording() const override { return false; }
+  std::array<Seen, 2> last_;
+};
 
 class EagerStep final : public StepScope {
  public:
@@ -104,6 +136,7 @@ class EagerStep final : public StepScope {
   bool stopped_ = false;
   std::vector<Variable> moved_;
   std::map<std::string, Variable> slots_;
+  LastActivations activations_;
 };
 
 }  // namespace

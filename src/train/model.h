@@ -201,6 +201,7 @@ struct WeightInfo {
 };
 
 struct ModelState;
+struct WhatIfReport;  // what_if.h
 
 // A network of layers, called functionally. Movable, not copyable. Not for several threads at once.
 class Model {
@@ -243,6 +244,7 @@ class Model {
 
   // Keras's table of layers, with the bytes that training takes.
   std::string summary(const SummaryOptions& options = {});
+  WhatIfReport what_if(const SummaryOptions& options);  // its last part as figures
 
   // Safetensors, with the names of the command line: "conv2d/kernel".
   void save_weights(const std::string& path);

@@ -203,19 +203,21 @@ size_t run_counted_passes(Graph& graph) {
   return fused;
 }
 
-// The most that the values of a step hold when it runs op by op: none is freed before its end. An
-// eighth of the memory is left to prepared kernels.
+// The most that steps hold when they run op by op: no value is freed before the end of a step, and
+// every kernel stays prepared.
 Bytes eager_bytes(const std::vector<Graph>& graphs, PlanMemory& memory) {
   constexpr Bytes kPage = 4 * kKiB;
   Bytes most = 0;
+  KernelBill bill;
   for (const Graph& graph : graphs) {
     Bytes sum = 0, workspace = 0;
     for (const Value& value : graph.values) sum += align_up(value.meta.bytes(), kPage);
-    const GraphFacts facts = memory.book.facts(graph);
+    const GraphFacts facts = memory.book.facts(graph, &bill);
     for (const Facts& node : facts.nodes) workspace = std::max(workspace, node.workspace);
     most = std::max(most, sum + align_up(workspace, kPage));
   }
-  return most + most / 7 + kPage;
+  for (int id : bill.calls) most += align_up(memory.book.call(id).footprint, kPage);
+  return most;
 }
 
 }  // namespace
