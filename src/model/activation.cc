@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "model/layers.h"
-#include "model/spec.h"
 #include "model/remat.h"
+#include "model/spec.h"
 #include "op/functions.h"
 
 namespace pl {

@@ -102,7 +102,8 @@ class Layer {
   // for them. compile() settles it.
   bool trainable = true;
   bool remat = false;  // what it computes on the way is computed again for its gradient
-  std::shared_ptr<const RematRule> remat_rule = current_remat_rule();  // of the scope it was made in
+  std::shared_ptr<const RematRule> remat_rule =
+      current_remat_rule();  // of the scope it was made in
   bool remats(const Shape& output) const {
     return remat || (remat_rule && remat_rule->covers(name, output));
   }

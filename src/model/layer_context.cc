@@ -57,8 +57,7 @@ class FunctionLayer::Building final : public LayerContext {
     const PathScope scope(&recorder_, layer->name);
     const auto at = std::find(layers.begin(), layers.end(), layer) - layers.begin();
     Shape& shape = owner_.shapes_[static_cast<size_t>(at)];
-    const Tensor out =
-        layer->call({in, weights, false, params_, stream_of(layer->name, calls_++)});
+    const Tensor out = layer->call({in, weights, false, params_, stream_of(layer->name, calls_++)});
     shape = out.shape().without_front();
     return out;
   }
@@ -86,8 +85,8 @@ class FunctionLayer::Calling final : public LayerContext {
         const Tensors in = cast_inputs(*layer, given);
         const RematActivations activations(*layer);
         return layer->call({in, outer_.weights.subspan(first, count),
-                            training.value_or(outer_.training),
-                            outer_.step_params, stream_of(owner_.name + layer->name, calls_++)});
+                            training.value_or(outer_.training), outer_.step_params,
+                            stream_of(owner_.name + layer->name, calls_++)});
       }
       first += count;
     }

@@ -1,8 +1,8 @@
 // Cross-entropies, as Keras computes them.
 #include "base/error.h"
 #include "model/loss_formulas.h"
-#include "op/observer.h"
 #include "op/functions.h"
+#include "op/observer.h"
 #include "op/recorder.h"
 
 namespace pl::formula {

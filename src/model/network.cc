@@ -233,8 +233,8 @@ Dtype Network::input_compute(size_t input, Dtype compute) const {
 
 Tensor Network::cast_weight(size_t w, const Tensor& weight, Dtype compute) const {
   if (weights_[w].dtype) compute = weights_[w].dtype->compute;
-  const bool kept = size_of(compute) >= size_of(weight.dtype()) || weight.shape().rank() < 2 ||
-                    weights_[w].state;
+  const bool kept =
+      size_of(compute) >= size_of(weight.dtype()) || weight.shape().rank() < 2 || weights_[w].state;
   return kept ? weight : cast(weight, compute);
 }
 

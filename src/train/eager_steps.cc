@@ -154,17 +154,16 @@ EagerSteps::EagerSteps(const SessionPlan& plan, std::shared_ptr<Variables> varia
       bytes_[i] = std::max(bytes_[i], bytes);
     }
   }
-  runtime_ = std::make_unique<Runtime>(
-      RuntimeOptions{.memory = setup_->limit ? std::to_string(*setup_->limit) : "",
-                     .threads = setup_->threads});
+  runtime_ = std::make_unique<Runtime>(RuntimeOptions{
+      .memory = setup_->limit ? std::to_string(*setup_->limit) : "", .threads = setup_->threads});
   for (Bytes bytes : bytes_) places_.push_back(std::make_shared<Buffer>(bytes));
   for (size_t s = 0; s < signatures; ++s) {
     const Graph& graph = plan.prepared[s].graph;
     Tensors& own = inputs_.emplace_back();
     for (size_t i = 0; i + plan.host[s].size() < graph.inputs.size(); ++i) {
       const Meta& meta = graph.values[index(graph.inputs[i])].meta;
-      own.emplace_back(
-          meta, std::make_shared<Buffer>(places_[i]->data(), meta.bytes(), places_[i]));
+      own.emplace_back(meta,
+                       std::make_shared<Buffer>(places_[i]->data(), meta.bytes(), places_[i]));
     }
     Tensors& kept = kept_.emplace_back();
     for (ValueId id : graph.keep) kept.emplace_back(graph.values[index(id)].meta);

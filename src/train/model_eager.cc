@@ -142,7 +142,8 @@ const std::vector<Variable>& ModelState::weight_handles() {
             own->keeper = model->variables;
           }
         if (!own->keeper)
-          throw UserError("[variable] " + own->name + ": expected its model to live, which is gone");
+          throw UserError("[variable] " + own->name +
+                          ": expected its model to live, which is gone");
         return static_cast<const Variables*>(own->keeper.get())->at(i);
       };
       handles.emplace_back(std::move(variable));

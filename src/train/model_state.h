@@ -39,8 +39,8 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   int64_t iterations = 0, epochs = 0;  // since compile()
   bool fresh_optimizer = true;         // slots, if any, are not this optimiser's
 
-  Model* self = nullptr;                         // whose state it is
-  std::function<LayerRef()> subclass = nullptr;  // its call() as a layer
+  Model* self = nullptr;                                      // whose state it is
+  std::function<LayerRef()> subclass = nullptr;               // its call() as a layer
   std::function<TensorLogs(const StepData&)> step = nullptr;  // its train_step() or test_step()
   int64_t eager_calls = 0;
   std::vector<Variable> handles;  // as the network's weights, once somebody asked for them

@@ -67,8 +67,8 @@ TEST(LayerPolicy, CastsInputsAndLeavesVariables) {
     for (const WeightInfo& weight : model.weights()) EXPECT_EQ(weight.meta.dtype, Dtype::float32);
     const Tensor got = model.predict(x, {.threads = 1});
     Runtime runtime({.memory = "16MiB", .threads = 1});
-    EXPECT_TRUE(same_bits(
-        got, expected(model.get_weights(), x, c.dtypes[0], c.dtypes[1], c.dtypes[2])))
+    EXPECT_TRUE(
+        same_bits(got, expected(model.get_weights(), x, c.dtypes[0], c.dtypes[1], c.dtypes[2])))
         << c.hidden << "," << c.head;
     EXPECT_TRUE(same_bits(got, model(x)));
   }
@@ -82,8 +82,7 @@ TEST(LayerPolicy, OfMembersIsThatOfLayers) {
   };
   const Tensor x = pattern({16, 8}, 1), y = pattern({16, 3}, 2);
   Subclass subclass;
-  Sequential plain(Shape{8},
-                   {Dense(16, {.activation = "tanh"}), Dense(3, {.dtype = "float32"})});
+  Sequential plain(Shape{8}, {Dense(16, {.activation = "tanh"}), Dense(3, {.dtype = "float32"})});
   const CompileOptions compile{.optimizer = SGD(), .loss = "mse", .dtype = kMixedBfloat16};
   subclass.compile(compile);
   plain.compile(compile);
@@ -146,8 +145,8 @@ Sequential stack(int64_t first, const std::string& dtype = "") {
 }
 
 TEST(WhatIf, IsThePlanOfTheOtherModel) {
-  const SummaryOptions options{.batch_size = 256, .threads = 1,
-                               .what_if = {"activation", "dtype", "size"}};
+  const SummaryOptions options{
+      .batch_size = 256, .threads = 1, .what_if = {"activation", "dtype", "size"}};
   const FitOptions fit{.batch_size = 256, .threads = 1};
   Sequential model = stack(512);
   const Tensors before = model.get_weights();

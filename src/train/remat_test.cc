@@ -129,9 +129,9 @@ TEST(RematTraining, OfAScopeIsKerassRule) {
   EXPECT_EQ(full.report.arena, train(blocks(), {"full"}).report.arena);
   // block_0/up and block_1/up have 256 elements a sample, as dropout behind them; others less.
   const Trained large = in_scope({.mode = "output_size", .output_size_threshold = 255});
-  const Trained listed = in_scope(
-      {.mode = "list_of_layers",
-       .layer_names = {"block_0/up", "block_0/drop", "block_1/up", "block_1/drop"}});
+  const Trained listed =
+      in_scope({.mode = "list_of_layers",
+                .layer_names = {"block_0/up", "block_0/drop", "block_1/up", "block_1/drop"}});
   const Trained none = in_scope({.mode = "output_size", .output_size_threshold = 256});
   EXPECT_EQ(large.report.arena, listed.report.arena);
   EXPECT_EQ(large.report.recomputed.values, listed.report.recomputed.values);

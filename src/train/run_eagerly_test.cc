@@ -91,16 +91,16 @@ TEST(RunEagerly, IsATransformerBitForBit) {
         const Symbolic tokens = Input({12});
         return Model(tokens, gpt(config, tokens));
       },
-               {.optimizer = AdamW({.learning_rate = 0.01, .global_clipnorm = 1.0}),
-                .loss = Loss{"sparse_categorical_crossentropy", true}},
-               whole_numbers({16, 12}, 48), whole_numbers({16, 12}, 47));
+      {.optimizer = AdamW({.learning_rate = 0.01, .global_clipnorm = 1.0}),
+       .loss = Loss{"sparse_categorical_crossentropy", true}},
+      whole_numbers({16, 12}, 48), whole_numbers({16, 12}, 47));
 }
 
 TEST(RunEagerly, IsMixedPrecisionWithALossScaleBitForBit) {
   expect_equal(
       [] {
-        return Sequential(Shape{8}, {Dense(16, {.activation = "tanh", .kernel_regularizer = "l2"}),
-                                     Dense(1)});
+        return Sequential(
+            Shape{8}, {Dense(16, {.activation = "tanh", .kernel_regularizer = "l2"}), Dense(1)});
       },
       {.optimizer = LossScaleOptimizer(SGD({.learning_rate = 0.05, .momentum = 0.9})),
        .loss = "mse",

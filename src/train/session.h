@@ -56,12 +56,12 @@ struct SessionPlan {
   // that it never makes a step slower. Not in `frontier`, whose plans can do without.
   Bytes snapshot = 0;
   Bytes process() const { return arena + fixed + snapshot; }
-  Bytes floor = 0;         // certificate: no plan under these switches needs less (process bytes)
-  size_t fullest = 0;      // the plan that sets the arena
-  StepLayout step, test;   // of the steps that train, if any, and of those that evaluate
+  Bytes floor = 0;        // certificate: no plan under these switches needs less (process bytes)
+  size_t fullest = 0;     // the plan that sets the arena
+  StepLayout step, test;  // of the steps that train, if any, and of those that evaluate
   std::vector<decltype(StepLayout::host)> host;  // of each signature
-  OptimizerRef optimizer;  // null when nothing is trained
-  std::vector<SlotStart> slot_starts;  // of its slots
+  OptimizerRef optimizer;                        // null when nothing is trained
+  std::vector<SlotStart> slot_starts;            // of its slots
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -70,7 +70,7 @@ struct SessionPlan {
   std::string band_refusal;            // why its images cannot be worked off in bands, or empty
   double plan_ms = 0;
   std::shared_ptr<PlanMemory> memory;
-  std::shared_ptr<const EagerSetup> eager;  // steps run op by op (eager_steps.h); or null
+  std::shared_ptr<EagerSetup> eager;  // steps run op by op (eager_steps.h); or null
 };
 
 // Traces and plans every signature: the fastest plan within the budget, or the smallest when none

@@ -138,16 +138,20 @@ class SessionPlanner {
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
                          .arena = arena};
-    std::set<std::string> library_parts;
+    std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
       const KernelBook::Call& call = memory_.book.call(id);
       facts.kernel_bytes += call.footprint;
+      kinds.insert(call.op);
       facts.transient_bytes = std::max(facts.transient_bytes, call.transient);
       if (!call.library.empty()) library_parts.insert(call.library);
     }
-    facts.library_ops = library_parts.size();
-    for (const std::string& part : library_parts)
-      if (part.ends_with(" bfloat16")) facts.bfloat16 = true;
+    facts.library = !library_parts.empty();
+    facts.kinds = kinds.size();
+    for (const std::string& part : library_parts) {
+      facts.convolutions += part.starts_with("convolution");
+      facts.backward_data += part.starts_with("convolution backward data");
+    }
     return fixed_bytes(facts);
   }
 
@@ -220,6 +224,17 @@ Bytes eager_bytes(const std::vector<Graph>& graphs, PlanMemory& memory) {
   return most;
 }
 
+// All values at once, or as much as the budget has room for.
+void bound_eager(SessionPlan& plan, Bytes most, std::optional<Bytes> budget) {
+  const Bytes least = plan.arena;  // of the plan, which no run op by op can do without
+  plan.arena = std::max(least, plan.layout.bytes + most);
+  if (budget) {
+    plan.arena = std::max(least, std::min(plan.arena, *budget - plan.fixed));
+    plan.eager->limit = *budget - plan.fixed - plan.layout.bytes;
+  }
+  plan.frontier[0].arena = plan.arena;
+}
+
 }  // namespace
 
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
@@ -280,19 +295,12 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.fixed = chosen.fixed;
   result.ms = chosen.ms;
   if (compiled.run_eagerly) {
-    EagerSetup setup{.network = network,
-                     .compiled = compiled,
-                     .sample = sample,
-                     .threads = backend.threads(),
-                     .limit = {}};
-    if (options.budget) setup.limit = *options.budget - result.fixed - result.layout.bytes;
-    // All values at once, if the budget has room for them.
-    const Bytes most = result.layout.bytes + eager_bytes(graphs, *result.memory);
-    result.arena = std::max(chosen.arena, most);
-    if (options.budget)
-      result.arena = std::max(chosen.arena, std::min(most, *options.budget - result.fixed));
-    result.frontier[0].arena = result.arena;
-    result.eager = std::make_shared<EagerSetup>(std::move(setup));
+    result.eager = std::make_shared<EagerSetup>(EagerSetup{.network = network,
+                                                           .compiled = compiled,
+                                                           .sample = sample,
+                                                           .threads = backend.threads(),
+                                                           .limit = {}});
+    bound_eager(result, eager_bytes(graphs, *result.memory), options.budget);
   }
   for (size_t s = 0; s < graphs.size(); ++s) {
     result.prepared.push_back(build(graphs[s], planner.pools()[s].entries[chosen.entries[s]],

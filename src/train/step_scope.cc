@@ -68,8 +68,8 @@ Tensors StepScope::forward(const Tensors& x, bool training) {
                       (i < x.size() && x[i].defined() ? x[i].meta().text() : "none"));
   Tensors in, own;
   for (size_t i = 0; i < x.size(); ++i)
-    in.push_back(cast(x[i], network.vocabulary(i) > 0 ? Dtype::int32
-                                                      : network.input_compute(i, compute)));
+    in.push_back(
+        cast(x[i], network.vocabulary(i) > 0 ? Dtype::int32 : network.input_compute(i, compute)));
   // Through the variables: tapes see that they are read.
   for (size_t w = 0; w < weights().size(); ++w)
     own.push_back(training && network.weights()[w].state ? weight_to_write(w)
@@ -184,8 +184,8 @@ StepScope::Owner& StepScope::owner_of(Optimizer& given) {
     throw UserError(path +
                     ": expected gradient_accumulation_steps of the optimizer given to compile() "
                     "alone, received it of another");
-  owners_.push_back(std::make_unique<Owner>(Owner{
-      &optimizer, main, path, optimizer.shared_slots(of_.compiled.dtype.variable), {}}));
+  owners_.push_back(std::make_unique<Owner>(
+      Owner{&optimizer, main, path, optimizer.shared_slots(of_.compiled.dtype.variable), {}}));
   return *owners_.back();
 }
 
@@ -203,8 +203,7 @@ OptimizerState StepScope::state_of(const Owner& owner, const std::vector<size_t>
   return state;
 }
 
-void StepScope::update(Owner& owner, const std::vector<size_t>& weights,
-                       const Tensors& gradients) {
+void StepScope::update(Owner& owner, const std::vector<size_t>& weights, const Tensors& gradients) {
   OptimizerState state = state_of(owner, weights);
   for (size_t w : weights)
     if (!owner.updated.insert(w).second)
@@ -215,8 +214,8 @@ void StepScope::update(Owner& owner, const std::vector<size_t>& weights,
   owner.optimizer->apply(state, gradients, owner.main ? of_.inputs.params : params_of(owner),
                          {.accumulate = owner.main && of_.signature.accumulate});
   for (size_t i = 0; i < weights.size(); ++i)
-    state.weights[i].weight = apply_constraint(of_.network.weights()[weights[i]].constraint,
-                                               state.weights[i].weight);
+    state.weights[i].weight =
+        apply_constraint(of_.network.weights()[weights[i]].constraint, state.weights[i].weight);
   wrote(owner, weights, state);
 }
 
@@ -337,8 +336,8 @@ Tensor TracedStep::params_of(const Owner& owner) {
 void TracedStep::keep_value(const Tensor& value, const std::string& name) {
   const Graph& graph = recorder_.graph();
   const Value& known = graph.values[index(value.id())];
-  const bool taken = std::find(graph.keep.begin(), graph.keep.end(), value.id()) !=
-                     graph.keep.end();
+  const bool taken =
+      std::find(graph.keep.begin(), graph.keep.end(), value.id()) != graph.keep.end();
   recorder_.keep(known.producer < 0 || known.variable >= 0 || taken ? scale(value, 1) : value,
                  name);
 }

@@ -153,8 +153,8 @@ TEST(TrainStep, GoesOnFromACheckpoint) {
 TEST(TrainStep, StaysWithinTheBudget) {
   struct Wide : Sequential {
     Wide()
-        : Sequential(Shape{64}, {Dense(512, {.activation = "gelu"}), Dense(512, {.activation = "gelu"}),
-                                 Dense(3)}) {}
+        : Sequential(Shape{64}, {Dense(512, {.activation = "gelu"}),
+                                 Dense(512, {.activation = "gelu"}), Dense(3)}) {}
     TensorLogs train_step(const StepData& data) override {
       GradientTape tape;
       const Tensor loss = compute_loss(data, (*this)(data.x(), true));
@@ -212,7 +212,8 @@ TEST(TrainStep, TakesASecondDerivative) {
     Penalized model;
     model.weight = strong;
     model.compile({.optimizer = Adam({.learning_rate = 0.01}), .loss = "mse"});
-    const History history = model.fit(x, y, {.batch_size = 32, .epochs = 30, .verbose = 0, .threads = 1});
+    const History history =
+        model.fit(x, y, {.batch_size = 32, .epochs = 30, .verbose = 0, .threads = 1});
     ASSERT_EQ(history.history.at("penalty").size(), 30u);
     EXPECT_EQ(history.planned_arena, history.used_arena);
     EXPECT_LT(history.history.at("loss").back(), history.history.at("loss").front());
@@ -282,7 +283,9 @@ TEST(TrainStep, HasTwoModelsAndTwoOptimizers) {
   ASSERT_EQ(start.size(), 8u);
   const Tensors now = gan.get_weights();
   for (size_t w = 0; w < now.size(); ++w)
-    EXPECT_NE(std::memcmp(start[w].data(), now[w].data(), static_cast<size_t>(start[w].meta().bytes())), 0)
+    EXPECT_NE(
+        std::memcmp(start[w].data(), now[w].data(), static_cast<size_t>(start[w].meta().bytes())),
+        0)
         << gan.weights()[w].path;
   // Without a loss of its own it is that of all parts.
   const auto& logs = history.history;
@@ -330,7 +333,8 @@ TEST(TrainStep, OfTwoOptimizersIsThatOfEagerCode) {
     const std::vector<Variable> own = generator.trainable_variables();
     g->apply_gradients(zip(tape.gradient(loss, own), own));
   }
-  gan.fit(real, noise, {.batch_size = 32, .epochs = 3, .shuffle = false, .verbose = 0, .threads = 1});
+  gan.fit(real, noise,
+          {.batch_size = 32, .epochs = 3, .shuffle = false, .verbose = 0, .threads = 1});
   Tensors expected = generator.get_weights();
   for (const Tensor& weight : discriminator.get_weights()) expected.push_back(weight);
   const Tensors got = gan.get_weights();
@@ -382,7 +386,9 @@ TEST(TrainStep, MisuseIsNamed) {
             }),
             "[train_step] dense/kernel: expected one update by rmsprop in a step, received a "
             "second one; add the gradients up, or use two optimizers");
-  EXPECT_EQ(fit([&](Own&, const StepData&) { return TensorLogs{{"loss", pattern({1}, 1)}}; }),
+  EXPECT_EQ(fit([&](Own&, const StepData&) {
+              return TensorLogs{{"loss", pattern({1}, 1)}};
+            }),
             "[train_step] loss: expected a figure computed in the step, received float32 (1,) from "
             "elsewhere");
 }

@@ -107,8 +107,8 @@ class Asking {
     to = again ? "kept" : "computed again";
     if (!again) names.push_back(place.path);
     const bool marked = std::exchange(place.layer->remat, false);
-    const auto restore = std::shared_ptr<void>(
-        nullptr, [&](void*) { place.layer->remat = marked; });
+    const auto restore =
+        std::shared_ptr<void>(nullptr, [&](void*) { place.layer->remat = marked; });
     return plan_(network_, compiled);
   }
 
@@ -119,8 +119,8 @@ class Asking {
     const Policy other = narrow ? Policy(Dtype::float32) : kMixedBfloat16;
     to = std::string(name_of(other.compute));
     const auto before = std::exchange(place.layer->dtype, other);
-    const auto restore = std::shared_ptr<void>(
-        nullptr, [&](void*) { place.layer->dtype = before; });
+    const auto restore =
+        std::shared_ptr<void>(nullptr, [&](void*) { place.layer->dtype = before; });
     return plan_(built_again(network_), compiled_);
   }
 
