@@ -224,6 +224,21 @@ TEST(TrainStep, TakesASecondDerivative) {
   EXPECT_LT(penalty[1], 0.5 * penalty[0]);
 }
 
+TEST(TrainStep, IsSplitWhereThatIsSound) {
+  const Tensor x = pattern({32, 8}, 1), y = pattern({32, 1}, 2);
+  std::vector<double> loss[2];
+  for (int parts : {1, 4}) {
+    Penalized model;
+    model.weight = 1;
+    model.compile({.optimizer = Adam({.learning_rate = 0.01}), .loss = "mse"});
+    const History history = model.fit(
+        x, y, {.batch_size = 32, .epochs = 3, .split = parts, .verbose = 0, .threads = 1});
+    EXPECT_EQ(history.planned_arena, history.used_arena);
+    loss[parts > 1] = history.history.at("loss");
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(loss[0][i], loss[1][i], 1e-6);
+}
+
 // Two models with an optimiser each. What one step leaves behind is what the other one sees.
 class Gan : public Model {
  public:
@@ -299,6 +314,19 @@ TEST(TrainStep, HasTwoModelsAndTwoOptimizers) {
   // The same in eager code: one step, from the same weights, gives the same ones.
   Runtime runtime({.memory = "64MiB", .threads = 1});
   EXPECT_EQ(gan.weights()[0].path, "model/generator/dense/kernel");
+}
+
+TEST(TrainStep, WhatCannotBeSplitSaysSo) {
+  Gan gan;
+  gan.generator.set_name("generator");
+  gan.discriminator.set_name("discriminator");
+  gan.compile({.optimizer = Adam({.learning_rate = 0.01})});
+  const std::string text = message([&] {
+    gan.fit(pattern({32, 4}, 1), pattern({32, 4}, 2),
+            {.batch_size = 32, .split = 2, .verbose = 0, .threads = 1});
+  });
+  EXPECT_NE(text.find("[split] "), std::string::npos) << text;
+  EXPECT_NE(text.find("the batch cannot be split"), std::string::npos) << text;
 }
 
 TEST(TrainStep, OfTwoOptimizersIsThatOfEagerCode) {
