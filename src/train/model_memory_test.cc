@@ -118,19 +118,21 @@ TEST(ModelMemory, EvaluateAndPredictKeepWithinTheBudget) {
   // As one batch each takes 32 MiB for the hidden layer; in parts far less.
   options.memory = kMiB;
   const Bytes evaluating = smallest_named(refusal([&] { model.evaluate(x, y, options); }));
-  options.memory = evaluating;
+  // What this process holds besides is not on the bill.
+  constexpr Bytes kOthers = 8 * kMiB;
+  options.memory = evaluating + kOthers;
   EXPECT_NEAR(model.evaluate(x, y, options).at("loss"), loss, 1e-5);
   options.memory = evaluating - 1;
   EXPECT_NE(refusal([&] { model.evaluate(x, y, options); }), "it fits");
   options.memory = kMiB;
   const Bytes predicting = smallest_named(refusal([&] { model.predict(x, options); }));
-  options.memory = predicting;
+  options.memory = predicting + kOthers;
   const Tensor again = model.predict(x, options);
   for (int64_t i = 0; i < again.meta().elements(); ++i)
     ASSERT_NEAR(again.data_as<float>()[i], predicted.data_as<float>()[i], 1e-4);
   options.memory = predicting + 32 * kMiB;  // more than the unsplit one takes
   EXPECT_EQ(refusal([&] { model.predict(x, options); }), "it fits");
-  EXPECT_LT(evaluating, 48 * kMiB);
+  EXPECT_LT(evaluating, 40 * kMiB);
 }
 
 TEST(ModelMemory, TransientMemoryGoesBackAfterFit) {
