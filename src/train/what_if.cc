@@ -183,10 +183,10 @@ std::string to_text(const WhatIfReport& report) {
     if (row.size() == heading.size()) finish();
     if (row.empty()) row.push_back(one.layer + " (" + one.kind + ")");
     const std::string to = one.process && !one.to.empty() ? one.to + " " : "";
-    row.push_back(to + difference(one.process, report.process));
+    row.push_back(to + difference(one.arena, report.arena));
   }
   finish();
-  return table.text() + " of the process, " + format_bytes(report.process) +
+  return table.text() + " of planned memory (arena), " + format_bytes(report.arena) +
          " as it is at batch size " + std::to_string(report.batch) + "\n";
 }
 

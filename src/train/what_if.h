@@ -32,7 +32,7 @@ using WhatIfPlanner = std::function<SessionPlan(const Network&, const Compiled&)
 WhatIfReport what_if(const Network& network, const Compiled& compiled,
                      const std::vector<std::string>& changes, const WhatIfPlanner& plan);
 
-// A table: the process with each change, less the process as it is.
+// A table: the arena with each change, less the arena as it is.
 std::string to_text(const WhatIfReport& report);
 
 }  // namespace pl
