@@ -29,4 +29,8 @@
 #include "train/function.h"        // function
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
-#include "train/what_if.h"         // WhatIfReport
+
+// Input pipelines.
+#include "data/image/image.h"       // image_dataset_from_directory
+#include "data/pipeline/dataset.h"  // Dataset
+#include "train/what_if.h"          // WhatIfReport
