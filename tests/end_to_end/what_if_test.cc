@@ -36,7 +36,7 @@ TEST(WhatIfCommand, FiguresAreThoseOfPlans) {
   EXPECT_GE(halved, 3u);  // two convolutions and a dense layer
   const Finished text =
       plimsoll({"plan", "mnist-cnn", "--threads", "1", "--what-if", "activation,dtype,size"});
-  EXPECT_NE(text.out.find("conv2d (Conv2D)"), std::string::npos) << text.out;
+  EXPECT_NE((text.out + text.err).find("conv2d (Conv2D)"), std::string::npos) << text.out;
   const Finished bad = plimsoll({"plan", "mnist-cnn", "--what-if", "speed"});
   EXPECT_EQ(bad.exit, 2);
   EXPECT_NE(bad.err.find("--what-if"), std::string::npos) << bad.err;
