@@ -14,7 +14,9 @@ constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kAccepted =
     "synthetic, fashion-mnist, FILE.npz with arrays x and y, FILE.txt for a model of tokens, or a "
     "folder with "
-    "train-images-idx3-ubyte and train-labels-idx1-ubyte (plain or .gz)";
+    "train-images-idx3-ubyte and train-labels-idx1-ubyte (plain or .gz), or a folder of JPEG or "
+    "PNG "
+    "images for each class";
 
 bool is_directory(const std::string& path) {
   struct stat status {};

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "data/image/image.h"
@@ -39,8 +40,22 @@ std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size,
 }  // namespace
 
 bool is_image_folder(const std::string& path) {
-  return is_folder(path) && !is_file(path + "/train-images-idx3-ubyte") &&
-         !is_file(path + "/train-images-idx3-ubyte.gz");
+  if (!is_folder(path) || is_file(path + "/train-images-idx3-ubyte") ||
+      is_file(path + "/train-images-idx3-ubyte.gz"))
+    return false;
+  // Folders are classes; of files the first ones tell.
+  int left = 16;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.is_directory(error)) return true;
+    if (left-- == 0) break;
+    try {
+      image_header(entry.path().string());
+      return true;
+    } catch (const DataError&) {
+    }
+  }
+  return false;
 }
 
 Sources image_sources(const std::string& folder, ImageSize size, int threads) {
