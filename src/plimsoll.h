@@ -29,3 +29,7 @@
 #include "train/function.h"        // function
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
+
+// Input pipelines.
+#include "data/image/image.h"       // image_dataset_from_directory
+#include "data/pipeline/dataset.h"  // Dataset

@@ -100,7 +100,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
        "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "
-       "tokens), or a folder of IDX files [synthetic]");
+       "tokens), a folder of IDX files, or one of images with a folder for each class "
+       "[synthetic]");
   text("--threads", "threads of the computation [all cores]");
   text("--epochs", "passes over the data [1]");
   text("--steps", "stop after so many steps [synthetic: 100]");
