@@ -7,6 +7,7 @@
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
+#include "cli/mistakes.h"
 #include "cli/run_folder.h"
 #include "train/optimizers.h"
 
@@ -273,7 +274,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       app.exit(error);  // help or version
       return {};
     }
-    throw UserError("[options] " + std::string(error.what()) + "; see plimsoll --help");
+    throw UserError("[options] " + explain(error, app, arguments));
   }
   for (auto* command : {report, data})
     if (command->parsed()) not_built("`plimsoll " + command->get_name() + "`");

@@ -14,7 +14,7 @@ namespace pl {
 namespace {
 
 // The first bytes decide; names lie.
-ImageKind sniff(const File& file) {
+ImageKind sniff(const ImageInput& file) {
   unsigned char first[8] = {};
   file.read_some(first, sizeof(first), 0);
   if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) return ImageKind::jpeg;
@@ -48,17 +48,17 @@ bool named_as_image(std::string name) {
 
 }  // namespace
 
-void refuse_image(const File& file, const std::string& what) {
+void refuse_image(const ImageInput& file, const std::string& what) {
   throw DataError("[image] " + file.path() + ": " + what);
 }
 
-void check_pixels(const File& file, int64_t height, int64_t width) {
+void check_pixels(const ImageInput& file, int64_t height, int64_t width) {
   if (height < 1 || width < 1 || height > kMostPixels / width)
     refuse_image(file, "expected at most " + std::to_string(kMostPixels) + " pixels, received " +
                            std::to_string(width) + " x " + std::to_string(height));
 }
 
-void check_scratch(const File& file, Bytes needed, const DecodeOptions& options) {
+void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& options) {
   if (needed > options.scratch)
     refuse_image(file, "expected an image that can be decoded in " + format_bytes(options.scratch) +
                            ", received one that takes " + format_bytes(needed) + "; raise scratch");
@@ -66,18 +66,38 @@ void check_scratch(const File& file, Bytes needed, const DecodeOptions& options)
 
 ImageHeader image_header(const std::string& path) {
   const File file = File::open(path);
-  const ImageKind kind = sniff(file);
-  return {kind, kind == ImageKind::jpeg ? jpeg_size(file) : png_size(file)};
+  const ImageInput input(file);
+  const ImageKind kind = sniff(input);
+  return {kind, kind == ImageKind::jpeg ? jpeg_size(input) : png_size(input)};
 }
 
-void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to) {
+Bytes decode_scratch(const std::string& path, ImageSize size) {
+  const File file = File::open(path);
+  const ImageInput input(file);
+  return sniff(input) == ImageKind::jpeg ? jpeg_scratch(input, size) : png_scratch(input, size);
+}
+
+namespace {
+
+void decode_input(const ImageInput& input, const DecodeOptions& options, uint8_t* to) {
   if (options.size.height < 1 || options.size.width < 1)
     throw UserError("[image] size: expected a positive height and width");
-  const File file = File::open(path);
-  if (sniff(file) == ImageKind::jpeg)
-    decode_jpeg(file, options, to);
+  if (sniff(input) == ImageKind::jpeg)
+    decode_jpeg(input, options, to);
   else
-    decode_png(file, options, to);
+    decode_png(input, options, to);
+}
+
+}  // namespace
+
+void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to) {
+  const File file = File::open(path);
+  decode_input(ImageInput(file), options, to);
+}
+
+void decode_image(const std::string& name, const Tensor& bytes, const DecodeOptions& options,
+                  uint8_t* to) {
+  decode_input(ImageInput(name, bytes.data_as<uint8_t>(), bytes.meta().bytes()), options, to);
 }
 
 std::string ImageList::path(int64_t i) const {

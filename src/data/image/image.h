@@ -28,8 +28,13 @@ struct ImageHeader {
 
 // Of a file; throws DataError.
 ImageHeader image_header(const std::string& path);
+// What decoding it to that size takes besides the result, from its header.
+Bytes decode_scratch(const std::string& path, ImageSize size);
 // `to`: (size.height, size.width, 3) uint8, RGB; grey images are widened, alpha is dropped.
 void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to);
+// The same of a file's bytes in memory, uint8 (n,); the name is for messages.
+void decode_image(const std::string& name, const Tensor& bytes, const DecodeOptions& options,
+                  uint8_t* to);
 
 // ---- folders
 

@@ -381,11 +381,17 @@ TEST(ImageFolder, IsASourceThatReadsInAnyOrderOnAnyThreads) {
   EXPECT_EQ(results[0], results[1]);
   const Pixels first = decode(list_images(folder / "train").path(8), 12, 16);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), results[0].begin()));
-  write(list_images(folder / "train").path(3), "broken");
+  // Half of a file shows when it is read, a broken header before.
+  const std::string last = list_images(folder / "train").path(3);
   const Sources sources = image_sources(folder.path(), {12, 16}, 3);
+  write(last, "broken");
   Pixels x(static_cast<size_t>(7 * bytes));
   const std::vector<void*> places{x.data(), nullptr};
   EXPECT_NE(message_of([&] { sources.train->read(order, places); }).find("7.jpg"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              image_sources(folder.path(), {12, 16}, 3);
+            }).find("7.jpg"),
             std::string::npos);
 }
 

@@ -1,11 +1,14 @@
 // JPEG through libjpeg-turbo. The file is read in pieces; rows go into the resize as they come. The
 // DCT is scaled by 1/8, 1/4 or 1/2 where that still covers the target, which saves most of the time
 // of large photographs.
+// jpeglib.h wants these to be known.
+#include <cstddef>
+#include <cstdio>
+
 #include <jpeglib.h>
 
 #include <algorithm>
 #include <csetjmp>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -39,7 +42,7 @@ void on_message(j_common_ptr info, int level) {
 
 struct Reader {
   jpeg_source_mgr base;
-  const File* file;
+  const ImageInput* file;
   Bytes at;
   JOCTET piece[kPiece];
 };
@@ -92,7 +95,7 @@ struct Info : jpeg_decompress_struct {
 // One decompression; what it holds goes with it.
 class Decompress {
  public:
-  explicit Decompress(const File& file) : file_(file), reader_(std::make_unique<Reader>()) {
+  explicit Decompress(const ImageInput& file) : file_(file), reader_(std::make_unique<Reader>()) {
     info_.err = jpeg_std_error(&fault_.base);  // kept by jpeg_create_decompress
     fault_.base.error_exit = on_error;
     fault_.base.emit_message = on_message;
@@ -128,13 +131,13 @@ class Decompress {
   }
 
  private:
-  const File& file_;
+  const ImageInput& file_;
   std::unique_ptr<Reader> reader_;
   Fault fault_{};
   Info info_;
 };
 
-void check_kind(const File& file, const jpeg_decompress_struct& info) {
+void check_kind(const ImageInput& file, const jpeg_decompress_struct& info) {
   check_pixels(file, info.image_height, info.image_width);
   const bool known = info.jpeg_color_space == JCS_GRAYSCALE || info.jpeg_color_space == JCS_YCbCr ||
                      info.jpeg_color_space == JCS_RGB;
@@ -169,28 +172,47 @@ unsigned scale_for(int64_t height, int64_t width, ImageSize wanted) {
 
 }  // namespace
 
-ImageSize jpeg_size(const File& file) {
+ImageSize jpeg_size(const ImageInput& file) {
   Decompress decompress(file);
   check_kind(file, decompress.info());
   return {decompress.info().image_height, decompress.info().image_width};
 }
 
-void decode_jpeg(const File& file, const DecodeOptions& options, uint8_t* to) {
-  Decompress decompress(file);
+namespace {
+
+// Settles the scale; the size of what comes out.
+ImageSize begin_scaled(Decompress& decompress, ImageSize wanted) {
   jpeg_decompress_struct& info = decompress.info();
-  check_kind(file, info);
-  info.scale_num = scale_for(info.image_height, info.image_width, options.size);
+  info.scale_num = scale_for(info.image_height, info.image_width, wanted);
   info.scale_denom = 8;
   info.out_color_space = JCS_EXT_RGBX;
   decompress.run([&] { jpeg_calc_output_dimensions(&info); });
-  const ImageSize in{info.output_height, info.output_width};
-  const Bytes row_bytes = in.width * 4;
-  const Bytes needed =
-      library_bytes(info) + kPiece + row_bytes + RowResizer::bytes(in, options.size);
+  return {info.output_height, info.output_width};
+}
+
+Bytes scratch_of(const jpeg_decompress_struct& info, ImageSize in, ImageSize wanted) {
+  return library_bytes(info) + kPiece + in.width * 4 + RowResizer::bytes(in, wanted);
+}
+
+}  // namespace
+
+Bytes jpeg_scratch(const ImageInput& file, ImageSize size) {
+  Decompress decompress(file);
+  check_kind(file, decompress.info());
+  const ImageSize in = begin_scaled(decompress, size);
+  return scratch_of(decompress.info(), in, size);
+}
+
+void decode_jpeg(const ImageInput& file, const DecodeOptions& options, uint8_t* to) {
+  Decompress decompress(file);
+  jpeg_decompress_struct& info = decompress.info();
+  check_kind(file, info);
+  const ImageSize in = begin_scaled(decompress, options.size);
+  const Bytes needed = scratch_of(info, in, options.size);
   check_scratch(file, needed, options);
   const HeapCharge charge(needed, "[image] " + file.path());
   RowResizer resizer(in, options.size, options.antialias, to);
-  std::vector<uint8_t> row(static_cast<size_t>(row_bytes));
+  std::vector<uint8_t> row(static_cast<size_t>(in.width * 4));
   decompress.run([&] { jpeg_start_decompress(&info); });
   JSAMPROW rows[1] = {row.data()};
   while (info.output_scanline < info.output_height) {

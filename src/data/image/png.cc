@@ -17,7 +17,7 @@ struct Fault {
 };
 
 struct Reader {
-  const File* file;
+  const ImageInput* file;
   Bytes at = 0;
 };
 
@@ -43,7 +43,7 @@ void read_bytes(png_structp png, png_bytep to, size_t count) {
 
 class Decompress {
  public:
-  explicit Decompress(const File& file) : file_(file), reader_{&file} {
+  explicit Decompress(const ImageInput& file) : file_(file), reader_{&file} {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &fault_, on_error, on_warning);
     info_ = png_ ? png_create_info_struct(png_) : nullptr;
     if (!info_) {
@@ -80,7 +80,7 @@ class Decompress {
   }
 
  private:
-  const File& file_;
+  const ImageInput& file_;
   Reader reader_;
   Fault fault_{};
   png_structp png_ = nullptr;
@@ -89,14 +89,34 @@ class Decompress {
 
 }  // namespace
 
-ImageSize png_size(const File& file) {
+namespace {
+
+// Rows, all of them when they come interlaced; libpng's own two, of up to 8 bytes a pixel; and
+// inflate's window.
+Bytes scratch_of(ImageSize in, bool interlaced, ImageSize wanted) {
+  return (interlaced ? in.height : 1) * in.width * 4 + 4 * in.width * 8 + 128 * kKiB +
+         RowResizer::bytes(in, wanted);
+}
+
+}  // namespace
+
+Bytes png_scratch(const ImageInput& file, ImageSize size) {
+  Decompress decompress(file);
+  const ImageSize in = decompress.size();
+  check_pixels(file, in.height, in.width);
+  const bool interlaced =
+      png_get_interlace_type(decompress.png(), decompress.info()) != PNG_INTERLACE_NONE;
+  return scratch_of(in, interlaced, size);
+}
+
+ImageSize png_size(const ImageInput& file) {
   Decompress decompress(file);
   const ImageSize size = decompress.size();
   check_pixels(file, size.height, size.width);
   return size;
 }
 
-void decode_png(const File& file, const DecodeOptions& options, uint8_t* to) {
+void decode_png(const ImageInput& file, const DecodeOptions& options, uint8_t* to) {
   Decompress decompress(file);
   const ImageSize in = decompress.size();
   check_pixels(file, in.height, in.width);
@@ -116,9 +136,7 @@ void decode_png(const File& file, const DecodeOptions& options, uint8_t* to) {
   check(static_cast<Bytes>(png_get_rowbytes(png, decompress.info())) == row_bytes,
         "rows of four bytes a pixel");
   const int64_t rows = passes > 1 ? in.height : 1;
-  // Behind the rows: libpng's own two, of up to 8 bytes a pixel, and inflate's window.
-  const Bytes needed =
-      rows * row_bytes + 4 * in.width * 8 + 128 * kKiB + RowResizer::bytes(in, options.size);
+  const Bytes needed = scratch_of(in, passes > 1, options.size);
   check_scratch(file, needed, options);
   const HeapCharge charge(needed, "[image] " + file.path());
   RowResizer resizer(in, options.size, options.antialias, to);
