@@ -344,6 +344,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
   ModelInTraining model{.session = session,
                         .compiled = *state_->compiled,
                         .metrics = log_names(session.plan()),
+                        .test_metrics = test_log_names(session.plan()),
                         .callbacks = options.callbacks};
   TestCallbacks callbacks(model);
   const Evaluated evaluation = pl::evaluate(session, data, call.batch(), &callbacks);
