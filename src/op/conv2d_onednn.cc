@@ -24,6 +24,10 @@ struct Descs {
   dnnl_dims_t strides, dilations, before, after;
 };
 
+// The library counts blocks of a batch in 32 bits: from 2^29 images on it divides by zero. (Nobody
+// trains on such a batch, but the search for the largest one that fits asks.)
+constexpr Dim kMostImages = Dim{1} << 27;
+
 // On large images the library tries every number of pixels to work off at once, for half a second
 // and more. Where a filter sees one pixel at a time, each row may as well be an image of its own.
 Conv2dForm with_rows_as_images(Conv2dForm f) {
@@ -33,7 +37,7 @@ Conv2dForm with_rows_as_images(Conv2dForm f) {
     if (axis->kernel != 1 || axis->stride != 1 || axis->before != 0 || axis->after != 0) return f;
   if (f.groups != 1 || h.in * w.in < kManyPixels) return f;
   const auto images = checked_mul(f.batch, h.in);
-  if (!images || *images > std::numeric_limits<int32_t>::max()) return f;
+  if (!images || *images > kMostImages) return f;
   f.batch = *images;
   h.in = h.out = 1;
   return f;
@@ -151,8 +155,7 @@ bool countable(Dim height, Dim width, Dim channels) {
 }
 
 bool supported(const PrepareCall& call, const Conv2dForm& f) {
-  if (f.batch > std::numeric_limits<int32_t>::max() ||
-      !countable(f.window.h.in, f.window.w.in, f.channels) ||
+  if (f.batch > kMostImages || !countable(f.window.h.in, f.window.w.in, f.channels) ||
       !countable(f.window.h.out, f.window.w.out, f.filters))
     return false;
   return onednn_multiplies(call.in[0].dtype) && f.batch > 0;

@@ -147,6 +147,23 @@ void CallbackList::on_test_end(const Evaluated& evaluated) {
   for (const CallbackRef& callback : model_.callbacks) callback->on_test_end(logs);
 }
 
+void CallbackList::on_predict_begin() {
+  for (const CallbackRef& callback : model_.callbacks) callback->on_predict_begin(none_);
+}
+
+void CallbackList::on_predict_step_begin(int64_t step) {
+  for (const CallbackRef& callback : model_.callbacks)
+    callback->on_predict_batch_begin(step, none_);
+}
+
+void CallbackList::on_predict_step(int64_t step) {
+  for (const CallbackRef& callback : model_.callbacks) callback->on_predict_batch_end(step, none_);
+}
+
+void CallbackList::on_predict_end() {
+  for (const CallbackRef& callback : model_.callbacks) callback->on_predict_end(none_);
+}
+
 void CallbackList::on_epoch(const EpochEvent& event) {
   epoch_logs_.clear();
   epoch_logs_["loss"] = event.loss;

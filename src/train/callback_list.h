@@ -39,6 +39,10 @@ class CallbackList : public TrainObserver {
   void on_test_step_begin(int64_t step) override;
   void on_test_step(int64_t step, const Evaluated& so_far) override;
   void on_test_end(const Evaluated& evaluated) override;
+  void on_predict_begin() override;
+  void on_predict_step_begin(int64_t step) override;
+  void on_predict_step(int64_t step) override;
+  void on_predict_end() override;
   void on_epoch(const EpochEvent& event) override;
   void on_boundary(const LoopPosition& position) override;
   void on_train_end() override;

@@ -169,6 +169,10 @@ struct Diary : Callback {
   void on_test_end(const Logs&) override { text += ")V"; }
   void on_test_batch_begin(int64_t b, const Logs&) override { text += std::to_string(b) + "["; }
   void on_test_batch_end(int64_t, const Logs&) override { text += "]"; }
+  void on_predict_begin(const Logs&) override { text += "P("; }
+  void on_predict_end(const Logs&) override { text += ")P"; }
+  void on_predict_batch_begin(int64_t b, const Logs&) override { text += std::to_string(b) + "{"; }
+  void on_predict_batch_end(int64_t, const Logs&) override { text += "}"; }
   std::string text;
 };
 
@@ -183,6 +187,20 @@ TEST(Callbacks, HooksComeInKerasOrder) {
                   .threads = 1,
                   .callbacks = {diary}});
   EXPECT_EQ(diary->text, "T(E0(0<>1<>V(0[]1[])V)EE1(0<>1<>V(0[]1[])V)E)T");
+}
+
+TEST(Callbacks, SeeEvaluationAndPrediction) {
+  Tiny tiny;
+  const auto diary = std::make_shared<Diary>();
+  const EvaluateOptions options{.batch_size = 4, .threads = 1, .callbacks = {diary}};
+  const Results results = tiny.model.evaluate(tiny.x, tiny.y, options);
+  EXPECT_EQ(diary->text, "V(0[]1[])V");
+  diary->text.clear();
+  const Tensor out = tiny.model.predict(tiny.x, options);
+  EXPECT_EQ(diary->text, "P(0{}1{})P");
+  EXPECT_EQ(diary->model, nullptr) << "gone when the call has returned";
+  EXPECT_EQ(results, tiny.model.evaluate(tiny.x, tiny.y, {.batch_size = 4, .threads = 1}));
+  EXPECT_TRUE(equal({out}, {tiny.model.predict(tiny.x, {.batch_size = 4, .threads = 1})}));
 }
 
 TEST(Callbacks, StopTrainingEndsTheEpochAfterTheBatch) {

@@ -157,7 +157,8 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
   source.begin_epoch(0);
   for (int64_t begin = 0; begin < source.size(); begin += batch) {
     if (observer && observer->leave()) return;
-    if (observer) observer->on_test_step_begin(begin / batch);
+    if (observer && kind == StepKind::evaluate) observer->on_test_step_begin(begin / batch);
+    if (observer && kind == StepKind::predict) observer->on_predict_step_begin(begin / batch);
     const int64_t rows = std::min(batch, source.size() - begin);
     const size_t signature = find_signature(session, kind, rows);
     feeder.feed(session, signature, source, nullptr, begin, rows);
@@ -443,10 +444,13 @@ Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserve
   return result;
 }
 
-void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out) {
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out,
+             TrainObserver* observer) {
   std::vector<char*> to;
   for (void* place : out) to.push_back(static_cast<char*>(place));
-  for_each_batch(session, StepKind::predict, source, batch, nullptr,
+  int64_t step = 0;
+  if (observer) observer->on_predict_begin();
+  for_each_batch(session, StepKind::predict, source, batch, observer,
                  [&](size_t signature, int64_t) {
                    const Graph& graph = session.plan().prepared[signature].graph;
                    for (size_t k = 0; k < to.size(); ++k) {
@@ -454,7 +458,10 @@ void predict(Session& session, Source& source, int64_t batch, const std::vector<
                      std::memcpy(to[k], session.kept(signature, k), static_cast<size_t>(bytes));
                      to[k] += bytes;
                    }
+                   if (observer) observer->on_predict_step(step);
+                   ++step;
                  });
+  if (observer) observer->on_predict_end();
 }
 
 Bytes loop_bytes(const LoopOptions& options) {

@@ -83,6 +83,10 @@ class TrainObserver {
   virtual void on_test_step_begin(int64_t /*step*/) {}
   virtual void on_test_step(int64_t /*step*/, const Evaluated& /*so_far*/) {}
   virtual void on_test_end(const Evaluated&) {}
+  virtual void on_predict_begin() {}
+  virtual void on_predict_step_begin(int64_t /*step*/) {}
+  virtual void on_predict_step(int64_t /*step*/) {}
+  virtual void on_predict_end() {}
   virtual void on_epoch(const EpochEvent&) {}
   // After every step and after every epoch, when all have seen it: the place to save.
   virtual void on_boundary(const LoopPosition&) {}
@@ -121,7 +125,8 @@ Evaluated evaluate(Session& session, Source& source, int64_t batch,
 
 // Writes the predictions for all samples one after another to `out`, one for each output. Only x is
 // read.
-void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out);
+void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out,
+             TrainObserver* observer = nullptr);
 
 // What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
 // what footprint.h counts for a node.

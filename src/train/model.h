@@ -172,7 +172,8 @@ struct EvaluateOptions {
   Budget memory = {};
   int threads = 0;
   std::optional<double> x_scale = {};
-  Values sample_weight = {};  // not for predict
+  Values sample_weight = {};                // not for predict
+  std::vector<CallbackRef> callbacks = {};  // their on_test_* or on_predict_* hooks
 };
 using PredictOptions = EvaluateOptions;
 

@@ -239,6 +239,13 @@ void require_finite(const LoopResult& result, const Variables& variables) {
     throw BackendError("[fit] " + path + ": a value is not finite at the end" + kRemedy);
 }
 
+// Of evaluate() and predict(), which come to their end whatever signal was sent.
+class TestCallbacks : public CallbackList {
+ public:
+  explicit TestCallbacks(ModelInTraining& model) : CallbackList(model, nullptr) {}
+  bool leave() const override { return false; }
+};
+
 }  // namespace
 
 History Model::fit(const Values& x, const Values& y, const FitOptions& options) {
@@ -331,9 +338,16 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
                            .data = &data,
                            .batch = data.batch() > 0 ? data.batch() : options.batch_size,
                            .threads = options.threads,
-                           .x_scale = options.x_scale});
+                           .x_scale = options.x_scale,
+                           .callbacks = options.callbacks});
   Session session = call.start(call.plan(options.memory, false), 0);
-  const Evaluated evaluation = pl::evaluate(session, data, call.batch());
+  ModelInTraining model{.session = session,
+                        .compiled = *state_->compiled,
+                        .metrics = log_names(session.plan()),
+                        .test_metrics = test_log_names(session.plan()),
+                        .callbacks = options.callbacks};
+  TestCallbacks callbacks(model);
+  const Evaluated evaluation = pl::evaluate(session, data, call.batch(), &callbacks);
   Results results{{"loss", evaluation.loss}};
   const std::vector<std::string> names = log_names(session.plan());
   for (size_t m = 0; m < names.size(); ++m) results[names[m]] = evaluation.metrics[m];
@@ -374,14 +388,18 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
                            .batch = data.batch() > 0 ? data.batch() : options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
-                           .extra_bytes = bytes});
+                           .extra_bytes = bytes,
+                           .callbacks = options.callbacks});
   const PlanReport report = call.plan(options.memory, false);
   require_room(report);
   Tensors results;
   std::vector<void*> places;
   for (const Meta& meta : metas) places.push_back(results.emplace_back(meta).data());
   Session session = call.start(report, 0);
-  pl::predict(session, data, call.batch(), places);
+  const Compiled compiled = state_->settings();
+  ModelInTraining model{.session = session, .compiled = compiled, .callbacks = options.callbacks};
+  TestCallbacks callbacks(model);
+  pl::predict(session, data, call.batch(), places, &callbacks);
   call.keep_plan(session.take_plan());
   return results;
 }

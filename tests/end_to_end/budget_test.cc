@@ -121,5 +121,11 @@ TEST_P(Budgets, BelowTheLeastAreRefusedWithACertificate) {
 INSTANTIATE_TEST_SUITE_P(Train, Budgets, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
+// The search for the largest batch within a budget looks at batches that a library cannot count.
+TEST(Plan, LooksAtHugeBatches) {
+  EXPECT_EQ(plimsoll({"plan", "resnet18", "--input", "64x64x3", "--memory", "184MiB"}).exit, 0);
+  EXPECT_EQ(plimsoll({"plan", "resnet18", "--input", "64x64x3", "--batch", "1073741824"}).exit, 0);
+}
+
 }  // namespace
 }  // namespace pl::test

@@ -11,14 +11,14 @@ namespace {
 using ::pl::testing::read_bytes;
 
 // Starts plimsoll; the caller waits for it.
-pid_t start(Words words, const std::string& err) {
+pid_t start(Words words, const std::string& err, const std::string& out_file = "/dev/null") {
   words.insert(words.begin(), ::pl::test::binary());
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   const pid_t child = ::fork();
   if (child != 0) return child;
-  const int out = ::open("/dev/null", O_WRONLY);
+  const int out = ::open(out_file.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   const int to = ::open(err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   if (::dup2(out, 1) < 0 || ::dup2(to, 2) < 0) ::_exit(126);
   ::execv(argv[0], argv.data());
@@ -104,6 +104,7 @@ TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
   EXPECT_EQ(integer_at(rest.event("end"), "steps"), 39);
   // The log has each step once.
   const std::string log = read_bytes(run + "/log.jsonl");
+  EXPECT_EQ(log.find("interrupted"), std::string::npos) << "an end that was none";
   for (int step = 1; step <= 39; ++step) {
     const std::string text = "\"event\":\"step\",\"step\":" + std::to_string(step) + ",";
     EXPECT_NE(log.find(text), std::string::npos) << step;
@@ -121,8 +122,8 @@ TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
 
 TEST(ResumeCommand, WithoutARunFolderNothingIsSaved) {
   const TempFolder folder;
-  const pid_t child =
-      start({"train", "mlp", "--steps", "1000000", "--threads", "1", "--json"}, folder / "err");
+  const pid_t child = start({"train", "mlp", "--steps", "1000000", "--threads", "1", "--json"},
+                            folder / "err", folder / "out");
   ::usleep(700'000);
   ::kill(child, SIGTERM);
   const int code = wait_for(child);
@@ -130,6 +131,11 @@ TEST(ResumeCommand, WithoutARunFolderNothingIsSaved) {
   EXPECT_TRUE(code == 143 || code == -SIGTERM) << code;
   if (code == 143) {
     EXPECT_NE(read_bytes(folder / "err").find("nothing was saved"), std::string::npos);
+    const std::string out = read_bytes(folder / "out");
+    const Json last = parse_json(out.substr(out.rfind('\n', out.size() - 2) + 1), "last line");
+    EXPECT_EQ(last.at("event", "last").as_string("event"), "end");
+    EXPECT_EQ(last.at("interrupted", "last").as_string("interrupted"), "SIGTERM");
+    EXPECT_GT(integer_at(last, "steps"), 0);
   }
 }
 
