@@ -1,9 +1,12 @@
 // A training loop of one's own: a step with a GradientTape, traced once by pl::function, over the
 // batches of a data set.
+//
+//   custom_training [seed]
 #include "plimsoll.h"
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 namespace {
 
@@ -23,22 +26,23 @@ struct Points {
 };
 
 // Weights of a layer, from a small pattern without symmetry.
-Variable weight(Shape shape, const char* name) {
+Variable weight(Shape shape, const char* name, double phase) {
   Tensor start({Dtype::float32, shape});
   for (Dim i = 0; i < shape.elements(); ++i)
-    start.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * (i + 1)) * 2);
+    start.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * (i + 1) + phase) * 2);
   return Variable(start, {.name = name});
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
+    const double seed = argc > 1 ? std::atof(argv[1]) : 0;
     Runtime runtime({.memory = "64MiB", .threads = 1});
     constexpr Dim kBatch = 64;
     const auto data = tensor_source(Points(1024).x, Points(1024).y);
-    const Variable w1 = weight({2, 32}, "w1"), w2 = weight({32, 2}, "w2"), b1 = weight({32}, "b1"),
-                   b2(fill({2}, 0.0), {.name = "b2"});
+    const Variable w1 = weight({2, 32}, "w1", seed), w2 = weight({32, 2}, "w2", seed),
+                   b1 = weight({32}, "b1", seed), b2(fill({2}, 0.0), {.name = "b2"});
 
     auto train_step = pl::function(
         [&](const Tensor& x, const Tensor& y) {

@@ -1,7 +1,7 @@
 // A layer that adds up a hundred terms of its input, trained in a budget that its hundred
 // activations would not fit: the engine computes them again, or works the batch off in parts.
 //
-//   loop_layer [memory] [batch]       such as: loop_layer 256MiB 4096
+//   loop_layer [memory] [batch] [seed]       such as: loop_layer 256MiB 4096
 #include "plimsoll.h"
 
 #include <cstdio>
@@ -45,7 +45,10 @@ int main(int argc, char** argv) {
     }
     Sequential model({LayerRef(std::make_shared<AddUp>()), Dense(10, {.activation = "softmax"})});
     model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy"});
-    const FitOptions options{.batch_size = batch, .epochs = 3, .memory = memory};
+    const FitOptions options{.batch_size = batch,
+                             .epochs = 3,
+                             .memory = memory,
+                             .seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 0};
     std::puts(to_text(model.plan(x, y, options)).c_str());
     const History history = model.fit(x, y, options);
     std::printf("memory: planned %s, measured %s; loss %.4f\n",

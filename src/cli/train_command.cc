@@ -144,7 +144,15 @@ int run_train(const RunOptions& options) {
   if (from) tell_resumed(log, training.state.position, options.json ? nullptr : out);
   const LoopResult result =
       run_training(session, setup.loop, *setup.sources.train, setup.sources.test.get(), observers);
-  if (result.left) list.interrupted("train", "go on with: plimsoll train --resume " + options.run);
+  if (result.left) {
+    try {
+      list.interrupted("train", "go on with: plimsoll train --resume " + options.run);
+    } catch (const Interrupted&) {  // behind what was saved, so that going on cuts it off the log
+      const char* signal = StopSignals::name(StopSignals::received());
+      log.write(end_event(result, session).set("interrupted", signal));
+      throw;
+    }
+  }
   log.write(end_event(result, session));
   learn_costs(*setup.backend, session, result);
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());

@@ -32,8 +32,10 @@ int KernelBook::find(const Graph& graph, const Node& node) {
   trim_code_pages(kCodePagesKept);
   const auto kernel = prepare(op, {backend_, metas.in, metas.out, node.attrs});
   const Cost cost = op.cost(metas.in, metas.out, node.attrs);
-  Call call{
-      .library = kernel->library, .footprint = kernel->footprint, .transient = kernel->transient};
+  Call call{.op = node.op,
+            .library = kernel->library,
+            .footprint = kernel->footprint,
+            .transient = kernel->transient};
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
   call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());

@@ -35,6 +35,7 @@ class KernelBook {
  public:
   struct Call {
     Facts facts;
+    std::string op;       // its name
     std::string library;  // as Kernel::library
     Bytes footprint = 0, transient = 0;
   };

@@ -5,7 +5,14 @@
 namespace pl {
 namespace {
 thread_local Recorder* current_recorder = nullptr;
+
+// Of what a node makes: a weight in 16 bits is still a parameter.
+Category category_of(const Graph& graph, const Node& node, Category category) {
+  if (category != Category::activations || node.op != "cast") return category;
+  const Value& in = graph.values[static_cast<size_t>(node.in[0])];
+  return in.variable >= 0 ? in.category : category;
 }
+}  // namespace
 
 ValueId Recorder::add_value(Value value) {
   graph_.values.push_back(std::move(value));
@@ -57,8 +64,11 @@ Tensors Recorder::append(const Op& op, const Tensors& in, Attrs attrs) {
   Tensors result;
   for (size_t o = 0; o < outs.size(); ++o) {
     const bool rows = output_rows(op, attrs, mask, static_cast<int>(o)) == Rows::maps;
-    Value value{
-        .meta = outs[o], .producer = id, .category = category_, .rows = rows, .path = node.path};
+    Value value{.meta = outs[o],
+                .producer = id,
+                .category = category_of(graph_, node, category_),
+                .rows = rows,
+                .path = node.path};
     for (const InOut& pair : op.next_version) {
       if (pair.out != static_cast<int>(o)) continue;
       const Value& before =

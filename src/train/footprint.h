@@ -10,8 +10,10 @@ namespace pl {
 
 struct FootprintFacts {
   int threads = 1;
-  size_t library_ops = 0;     // parts of oneDNN that run: each brings pages of its code
-  bool bfloat16 = false;      // some of them work on 16-bit operands
+  bool library = false;       // some kernel runs oneDNN's code
+  size_t convolutions = 0;    // directions and types of its convolutions: each has code of its own
+  size_t backward_data = 0;   // of these
+  size_t kinds = 0;           // distinct ops: each brings pages of our own code
   Bytes kernel_bytes = 0;     // of all prepared kernels
   size_t nodes = 0;           // of all graphs
   size_t fused_nodes = 0;     // that were traced and are part of others now

@@ -318,7 +318,15 @@ class Trainer {
     params.update = moment.update;
     params.learning_rate = moment.learning_rate;
     params.rows = rows;
-    const bool finite = session_.run_if_finite(signature, params, timer_.next(signature, here_));
+    // With loss scaling the step itself leaves out an update that is not finite, and learns from
+    // it.
+    const bool scaled = session_.counted_iterations() != nullptr;
+    StepTimes* times = timer_.next(signature, here_);
+    bool finite = true;
+    if (scaled)
+      session_.run(signature, params, times);
+    else
+      finite = session_.run_if_finite(signature, params, times);
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
@@ -328,6 +336,7 @@ class Trainer {
     event_.mean_loss = means_.mean_loss();
     means_.write_terms(event_.mean_metrics);
     account(before, after, rows, busy);
+    result_.finite = scaled || std::isfinite(event_.loss);
     if (!finite && !options_.resident_batch) {
       feeder_.feed(session_, signature, train_, order, begin, rows);
       result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
@@ -338,7 +347,6 @@ class Trainer {
   void account(const HeapCounts& before, const HeapCounts& after, int64_t rows, bool busy) {
     if (result_.steps == 1) result_.loss_first = event_.loss;
     result_.loss_last = event_.loss;
-    result_.finite = std::isfinite(event_.loss);
     samples_ += rows;
     train_ms_ += event_.ms;
     if (times_.size() < kTimesKept) {

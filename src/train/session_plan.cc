@@ -136,16 +136,20 @@ class SessionPlanner {
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
                          .arena = arena};
-    std::set<std::string> library_parts;
+    std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
       const KernelBook::Call& call = memory_.book.call(id);
       facts.kernel_bytes += call.footprint;
+      kinds.insert(call.op);
       facts.transient_bytes = std::max(facts.transient_bytes, call.transient);
       if (!call.library.empty()) library_parts.insert(call.library);
     }
-    facts.library_ops = library_parts.size();
-    for (const std::string& part : library_parts)
-      if (part.ends_with(" bfloat16")) facts.bfloat16 = true;
+    facts.library = !library_parts.empty();
+    facts.kinds = kinds.size();
+    for (const std::string& part : library_parts) {
+      facts.convolutions += part.starts_with("convolution");
+      facts.backward_data += part.starts_with("convolution backward data");
+    }
     return fixed_bytes(facts);
   }
 

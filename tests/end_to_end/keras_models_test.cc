@@ -159,6 +159,9 @@ TEST(KerasModels, LossesOfUnet) {
 TEST(KerasModels, LossesOfResnet18InMixedBfloat16) {
   expect_agreement("resnet18", resnet18, 2e-2, kMixedBfloat16);
 }
+TEST(KerasModels, LossesOfMobilenetV2InMixedBfloat16) {
+  expect_agreement("mobilenet-v2 128x128", mobilenet_v2, 2e-2, kMixedBfloat16);
+}
 TEST(KerasModels, LossesOfUnetInMixedBfloat16) {
   expect_agreement(
       "unet", [](const Symbolic& image, int64_t classes) { return unet(kUnet, image, classes); },

@@ -16,7 +16,7 @@ using ::pl::testing::hashed_reals;
 
 constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
-void expect_agreement(Dtype dtype, double tolerance) {
+void expect_agreement(Policy dtype, double tolerance) {
   const Json answer =
       parse_json(::pl::testing::read_bytes(::pl::test::golden("torch_vit.json")), "torch_vit.json");
   std::vector<int64_t> config, input;
@@ -45,7 +45,7 @@ void expect_agreement(Dtype dtype, double tolerance) {
                                   static_cast<float>(centre)));
   }
   model.set_weights(values);
-  const Tensor x = hashed_reals(kInputSalt, {dtype, Shape(input).with_front(batch)}, 0);
+  const Tensor x = hashed_reals(kInputSalt, {dtype.variable, Shape(input).with_front(batch)}, 0);
   const Tensor y = hashed_integers(kLabelSalt, {batch}, static_cast<uint32_t>(classes));
   const History history = model.fit(
       x, y, {.batch_size = batch, .epochs = 10, .shuffle = false, .verbose = 0, .threads = 2});
@@ -61,6 +61,8 @@ void expect_agreement(Dtype dtype, double tolerance) {
 
 TEST(Vit, LossesAreThoseOfPyTorch) { expect_agreement(Dtype::float32, 1e-4); }
 TEST(Vit, LossesAreThoseOfPyTorchInFloat64) { expect_agreement(Dtype::float64, 1e-9); }
+
+TEST(Vit, LossesAreNearThoseOfPyTorchInMixedBfloat16) { expect_agreement(kMixedBfloat16, 2e-2); }
 
 TEST(Vit, B16HasItsPublishedSize) {
   const BuiltinModel& model = find_builtin("vit-b16");
