@@ -90,7 +90,8 @@ struct Spelling {
 // Calls body(sample, its scratch behind the spelling) for each sample.
 template <class T, class Body>
 std::unique_ptr<Kernel> by_sample(const Form& f, int threads, Dim rows, Body body) {
-  const Dim scratch = f.scratch(rows);
+  const Dim scratch =
+      f.batch == 0 ? 0 : f.scratch(rows);  // dimensions may be large without samples
   return make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
         const Dim work = f.batch * f.steps * (f.classes + f.states()) * 8;
@@ -152,7 +153,8 @@ void gradient_of(const Form& f, const Spelling<T>& x, double dloss, double* rows
 
 template <class T>
 std::unique_ptr<Kernel> backward(const Form& f, int threads) {
-  const Dim extra = (2 * f.classes + f.states() - 1) / f.states();  // rows that hold two of classes
+  // Rows that hold two of classes; without steps these may be many.
+  const Dim extra = f.steps == 0 ? 0 : (2 * f.classes + f.states() - 1) / f.states();
   return by_sample<T>(
       f, threads, f.steps + 2 + extra,
       [=](const Spelling<T>& x, void* const* in, void* const* out, Dim b, double* rows) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "op/step_params.h"
 #include "plan/splitter.h"
 
 namespace pl {
@@ -34,11 +35,12 @@ class BatchSplitter final : public Splitter {
   // made of is computed there for the whole batch, and in the body once more if it is read.
   void find_early_sums() {
     std::vector<bool> given(whole_.values.size(), false), meets(whole_.values.size(), false);
-    for (ValueId id : whole_.inputs) given[index(id)] = true;
+    // Random ops read the step's parameters.
+    for (ValueId id : whole_.inputs)
+      given[index(id)] = whole_.values[index(id)].meta != step_params_meta();
     for (const Node& node : whole_.nodes) {
-      const Effects& effects = get_op(node.op).effects;
       const bool known =
-          !effects.random && !effects.writes_state &&
+          !get_op(node.op).effects.writes_state &&
           std::all_of(node.in.begin(), node.in.end(), [&](ValueId id) { return given[index(id)]; });
       for (ValueId out : node.out) given[index(out)] = known;
     }

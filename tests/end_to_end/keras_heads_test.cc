@@ -166,8 +166,9 @@ void check_case(const Json& c, Dtype dtype, double tolerance) {
 }
 
 TEST(KerasHeads, LossesAndTheirGradientsInFloat64) {
+  // Keras computes CTC in float32 whatever the dtype is; the op has float64 answers of its own.
   for (const Json& c : answers().at("losses", "answers").as_array("losses"))
-    check_case(c, Dtype::float64, 1e-10);
+    check_case(c, Dtype::float64, c.at("name", "case").as_string("name") == "ctc" ? 5e-6 : 1e-10);
 }
 
 TEST(KerasHeads, LossesAndTheirGradientsInFloat32) {
@@ -349,10 +350,12 @@ TEST(KerasHeads, MasksOfPredictions) {
     value *= hashed(2, i / 3) % 2;
     if (i / 3 % 4 == 0) value = first.data_as<double>()[i / 12 * 3 + i % 3];
   }
+  const Json answers = parse_json(::pl::testing::read_bytes(::pl::test::golden("keras_masks.json")),
+                                  "keras_masks.json");
   for (const Case& c : cases)
     for (int64_t split : {0, 2}) {
       SCOPED_TRACE(std::string(c.name) + " in " + std::to_string(split));
-      const Json& answer = answers().at(c.name, "answers");
+      const Json& answer = answers.at(c.name, "answers");
       const Symbolic in = Input({4, 3});
       Model model(in, Dense(3, {.activation = "softmax", .name = "kind"})(Masking(0, "mask")(in)));
       model.compile({.optimizer = SGD({.learning_rate = 0.1}),

@@ -255,23 +255,6 @@ def class_weight():
             "history": {k: [float(x) for x in v] for k, v in history.history.items()}}
 
 
-def masked(weighted, loss):
-    """Positions of zeros count in nothing but the number of samples."""
-    x = keras.Input((4, 3), name="x")
-    m = keras.layers.Masking(name="mask")(x)
-    model = keras.Model(x, keras.layers.Dense(3, activation="softmax", name="kind")(m))
-    set_weights(model)
-    model.compile(keras.optimizers.SGD(0.1), loss=loss, metrics=["accuracy", "sparse_categorical_crossentropy"],
-                  weighted_metrics=["accuracy"])
-    data = real(1, (10, 4, 3), 0) * (hashes(2, 40) % 2).reshape(10, 4, 1)
-    data[:, 0] = real(3, (10, 3), 0)
-    y = (hashes(4, 40) % 3).reshape(10, 4).astype(np.int32)
-    w = weights(5, 40).reshape(10, 4) if weighted else None
-    history = model.fit(data, y, sample_weight=w, batch_size=4, epochs=3, shuffle=False, verbose=0)
-    return {"paths": sorted(v.path for v in model.weights),
-            "history": {k: [float(x) for x in v] for k, v in history.history.items()}}
-
-
 def main():
     answer = {
         "made_by": "tests/golden/keras_heads.py",
@@ -281,11 +264,6 @@ def main():
         "two_ends": two_ends(False),
         "two_ends_weighted": two_ends(True),
         "class_weight": class_weight(),
-        "masked": masked(False, keras.losses.SparseCategoricalCrossentropy()),
-        "masked_weighted": masked(True, keras.losses.SparseCategoricalCrossentropy()),
-        "masked_by_weights": masked(
-            True, keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")),
-        "masked_ignoring": masked(False, keras.losses.SparseCategoricalCrossentropy(ignore_class=1)),
     }
     path = pathlib.Path(__file__).with_suffix(".json")
     path.write_text(json.dumps(answer, indent=None, separators=(",", ":")).replace('},{"', '},\n{"') + "\n")
