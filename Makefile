@@ -2,13 +2,14 @@
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test demo sanitize check format clean
+.PHONY: help setup build test demo sanitize tsan check format clean
 
 help:
 	@echo "make build     get the dependencies, build build/plimsoll and the rest (the default)"
 	@echo "make test      build, check the sources, run the tests"
 	@echo "make demo      build, run the demo"
 	@echo "make sanitize  build with address and undefined-behaviour checks, run the tests"
+	@echo "make tsan      build the input pipeline with the thread sanitizer, run its tests"
 	@echo "make check     check the sources only"
 	@echo "make format    apply clang-format"
 	@echo "make clean     remove the build folders"
@@ -31,6 +32,13 @@ sanitize: setup
 	@$(MAKE) -s --no-print-directory build-sanitize/build.ninja
 	cmake --build build-sanitize -j $(JOBS)
 	build-sanitize/plimsoll_tests --gtest_brief=1  # one process: each start under the sanitizer costs a second
+
+# The tests of the input pipeline under the thread sanitizer: they use threads of their own, whereas libgomp's barriers
+# would read as races.
+tsan: setup
+	cmake --preset tsan
+	cmake --build build-tsan -j $(JOBS) --target plimsoll_data_tests
+	build-tsan/plimsoll_data_tests --gtest_brief=1 --gtest_filter='Dataset*:Shuffle*:Position*:Ledger*:Threads*:Cache*:TfRecordDataset*:TextLines*:CsvDataset*:TarDataset*:Image*:Resize*:Jpeg*:Png*'
 
 check: setup
 	scripts/check

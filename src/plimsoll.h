@@ -29,3 +29,9 @@
 #include "train/function.h"        // function
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
+
+// Input pipelines.
+#include "data/image/augment.h"          // random_crop, color_jitter, mixup, ...
+#include "data/image/image.h"            // image_dataset_from_directory
+#include "data/pipeline/dataset.h"       // Dataset
+#include "data/pipeline/file_sources.h"  // tfrecord_dataset, csv_dataset, ...

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
+#include "cli/mistakes.h"
 #include "cli/run_folder.h"
 #include "train/optimizers.h"
 
@@ -100,7 +101,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
        "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "
-       "tokens), or a folder of IDX files [synthetic]");
+       "tokens), a folder of IDX files, or one of images with a folder for each class "
+       "[synthetic]");
   text("--threads", "threads of the computation [all cores]");
   text("--epochs", "passes over the data [1]");
   text("--steps", "stop after so many steps [synthetic: 100]");
@@ -272,7 +274,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       app.exit(error);  // help or version
       return {};
     }
-    throw UserError("[options] " + std::string(error.what()) + "; see plimsoll --help");
+    throw UserError("[options] " + explain(error, app, arguments));
   }
   for (auto* command : {report, data})
     if (command->parsed()) not_built("`plimsoll " + command->get_name() + "`");

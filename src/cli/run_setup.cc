@@ -3,9 +3,11 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.h"
 #include "cli/costs.h"
+#include "data/image/image.h"
 #include "train/checkpoint_store.h"
 #include "train/samples.h"
 
@@ -15,7 +17,17 @@ namespace {
 constexpr int64_t kDefaultSyntheticSteps = 100;
 constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
 
-Sources open_sources(const std::string& data, const Network& network) {
+Sources open_images(const std::string& folder, const Shape& input, int threads) {
+  if (input.rank() != 3 || input[2] != 3)
+    throw DataError("[data] " + folder +
+                    ": expected a model of colour images for a folder of them, received one that " +
+                    "reads samples " + input.text() + "; --input takes another size");
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return image_sources(folder, {input[0], input[1]}, threads > 0 ? threads : cores);
+}
+
+Sources open_sources(const std::string& data, const Network& network, int threads) {
+  if (is_image_folder(data)) return open_images(data, network.input_shapes()[0], threads);
   if (!data.ends_with(".txt")) return open_source(data);
   if (network.vocabulary() == 0 || network.input_shapes()[0].rank() != 1)
     throw DataError("[data] " + data +
@@ -34,7 +46,7 @@ void open_data(const RunOptions& options, RunSetup& setup) {
     setup.loop.shuffle = false;
     return;
   }
-  setup.sources = open_sources(options.data, setup.network);
+  setup.sources = open_sources(options.data, setup.network, options.threads);
   const auto& fields = setup.sources.train->fields();
   if (setup.sources.test && (setup.sources.test->fields()[0].sample != fields[0].sample ||
                              setup.sources.test->fields()[1].sample != fields[1].sample))

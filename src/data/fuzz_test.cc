@@ -4,10 +4,15 @@
 #include <random>
 
 #include "base/json.h"
+#include "data/bpe.h"
+#include "data/csv.h"
+#include "data/example.h"
 #include "data/idx.h"
 #include "data/npz.h"
 #include "data/safetensors.h"
 #include "data/source.h"
+#include "data/tar.h"
+#include "data/tfrecord.h"
 #include "tests/data_files.h"
 
 namespace pl {
@@ -174,6 +179,63 @@ TEST_F(Fuzz, Idx) {
   fuzz(good, 1500, 7, [&](const std::string& bytes) { open_idx(write(bytes)); });
   fuzz(testing::gzip(good), 1500, 8, [&](const std::string& bytes) { open_idx(write(bytes)); });
   fuzz(good, 1500, 9, [&](const std::string& bytes) { open_idx(write(testing::gzip(bytes))); });
+}
+
+TEST_F(Fuzz, TfRecord) {
+  const auto read = [&](const std::string& bytes) {
+    TfRecordReader reader(write(bytes));
+    while (const auto length = reader.next()) {
+      std::string record(static_cast<size_t>(*length), '\0');
+      reader.read(record.data());
+    }
+  };
+  for (const char* name : {"tf.tfrecord", "tf.tfrecord.gz", "tf.tfrecord.zlib"})
+    fuzz(read_bytes(golden_file("formats/" + std::string(name))), 1500, 10, read);
+  // The messages, without CRCs around them.
+  const File file = File::open(golden_file("formats/tf.tfrecord"));
+  std::string record(static_cast<size_t>(index_tfrecords(file)[0].bytes), '\0');
+  read_tfrecord(file, index_tfrecords(file)[0], record.data());
+  const int accepted = fuzz(record, 4000, 11, [](const std::string& bytes) {
+    const Example example = parse_example(bytes, "mutant");
+    if (parse_example(serialize_example(example), "again").features.size() !=
+        example.features.size())
+      throw std::runtime_error("other when written");
+  });
+  EXPECT_GT(accepted, 100);
+}
+
+TEST_F(Fuzz, Csv) {
+  const int accepted =
+      fuzz(read_bytes(golden_file("formats/excel.csv")), 3000, 12, [&](const std::string& bytes) {
+        CsvReader reader(write(bytes));
+        std::vector<std::string_view> fields;
+        while (reader.next(fields))
+          if (fields.size() != reader.width()) throw std::runtime_error("another width");
+      });
+  EXPECT_GT(accepted, 100);
+}
+
+TEST_F(Fuzz, Tar) {
+  for (const char* name : {"ustar.tar", "gnu.tar", "pax.tar"})
+    fuzz(read_bytes(golden_file("formats/" + std::string(name))).substr(0, 8192), 1500, 13,
+         [&](const std::string& bytes) {
+           const File file = File::open(write(bytes));
+           for (const TarEntry& entry : index_tar(file)) {
+             std::string data(static_cast<size_t>(entry.bytes), '\0');
+             file.pread_exact(data.data(), entry.bytes, entry.at);
+           }
+         });
+}
+
+TEST_F(Fuzz, Merges) {
+  const int accepted =
+      fuzz("#version: 0.2\na b\nab c\n\u0120 t\n", 3000, 14, [&](const std::string& bytes) {
+        const auto tokenizer = BpeTokenizer::load(write(bytes));
+        const std::string text = "abc the ab\xFF";
+        if (tokenizer.decode(tokenizer.encode(text)) != text)
+          throw std::runtime_error("other when decoded");
+      });
+  EXPECT_GT(accepted, 100);
 }
 
 }  // namespace

@@ -43,6 +43,17 @@ class Source {
   // destination leaves that field out. Runs of consecutive indices are one read. Allocates nothing.
   virtual void read(std::span<const int64_t> indices, std::span<void* const> destinations) = 0;
   virtual Bytes resident_bytes() const = 0;  // upper bound of the heap it holds
+
+  // Of sources that are read in order, one whole batch after another: its rows; 0: any indices.
+  virtual int64_t batch() const { return 0; }
+  // Told before an epoch's first read; training counts from 1, evaluation is 0.
+  virtual void begin_epoch(int64_t /*epoch*/) {}
+  // Of an integer field whose values nobody has seen: read() must throw DataError for any that is
+  // not in [0, count) and not `allowed`. False: there is nothing that it could check.
+  virtual bool require_below(size_t /*field*/, const std::string& /*what*/, int64_t /*count*/,
+                             std::optional<int64_t> /*allowed*/) {
+    return false;
+  }
 };
 
 struct SyntheticSpec {

@@ -18,6 +18,12 @@ class WeightedSource : public Source {
   int64_t size() const override { return source_.size(); }
   const std::vector<Field>& fields() const override { return fields_; }
   Bytes resident_bytes() const override { return source_.resident_bytes() + kOwnBytes; }
+  int64_t batch() const override { return source_.batch(); }
+  void begin_epoch(int64_t epoch) override { source_.begin_epoch(epoch); }
+  bool require_below(size_t field, const std::string& what, int64_t count,
+                     std::optional<int64_t> allowed) override {
+    return source_.require_below(field, what, count, allowed);
+  }
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     check(destinations.size() == fields_.size(), "one destination for each field");

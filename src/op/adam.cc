@@ -17,6 +17,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   for (double beta : {options.beta_1, options.beta_2})
     if (!(beta >= 0 && beta < 1)) reject("adam", "beta_1 and beta_2 in [0, 1)", in, attrs);
   if (!(options.epsilon >= 0)) reject("adam", "a non-negative epsilon", in, attrs);
+  if (!(options.weight_decay >= 0)) reject("adam", "a non-negative weight_decay", in, attrs);
   return checked("adam", {in[0], in[1], in[2]});
 }
 
@@ -36,6 +37,7 @@ std::vector<Sample> samples() {
   add("scalar", {});
   add("matrix", {5, 7});
   add("other_betas", {3, 11}, {{"beta_1", 0.5}, {"beta_2", 0.9}, {"epsilon", 1e-3}});
+  add("decay", {7, 19}, {{"weight_decay", 0.25}});
   add("empty", {0});
   add("many", {33, 1031});
   add("mlp", {784, 512}, {}, true);
@@ -53,7 +55,8 @@ constexpr InOut kNextVersion[] = {{0, 0}, {1, 1}, {2, 2}};
 AdamUpdateOptions adam_options(const Attrs& attrs) {
   const AdamUpdateOptions defaults;
   return {attrs.real("beta_1", defaults.beta_1), attrs.real("beta_2", defaults.beta_2),
-          attrs.real("epsilon", defaults.epsilon)};
+          attrs.real("epsilon", defaults.epsilon),
+          attrs.real("weight_decay", defaults.weight_decay)};
 }
 
 const Op kAdam{
@@ -70,9 +73,9 @@ const Op kAdam{
 
 AdamResult adam(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,
                 const Tensor& step_params, const AdamUpdateOptions& options) {
-  Tensors out =
-      apply(kAdam, {w, m, v, g, step_params},
-            {{"beta_1", options.beta_1}, {"beta_2", options.beta_2}, {"epsilon", options.epsilon}});
+  Attrs attrs{{"beta_1", options.beta_1}, {"beta_2", options.beta_2}, {"epsilon", options.epsilon}};
+  if (options.weight_decay != 0) attrs.set("weight_decay", options.weight_decay);
+  Tensors out = apply(kAdam, {w, m, v, g, step_params}, std::move(attrs));
   return {out[0], out[1], out[2]};
 }
 

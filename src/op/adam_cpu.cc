@@ -22,6 +22,14 @@ T adam_rate(const void* step_params, double beta_1, double beta_2) {
 template float adam_rate<float>(const void*, double, double);
 template double adam_rate<double>(const void*, double, double);
 
+template <class T>
+AdamDecay<T> adam_decay(const void* step_params, double weight_decay) {
+  const auto& params = *static_cast<const StepParams*>(step_params);
+  return {static_cast<T>(weight_decay), static_cast<T>(params.learning_rate)};
+}
+template AdamDecay<float> adam_decay<float>(const void*, double);
+template AdamDecay<double> adam_decay<double>(const void*, double);
+
 std::unique_ptr<Kernel> adam_reference(const PrepareCall& call) {
   const int64_t count = call.in[0].elements();
   const int threads = call.backend.threads();
@@ -36,15 +44,18 @@ std::unique_ptr<Kernel> adam_reference(const PrepareCall& call) {
       const T one_minus_1 = static_cast<T>(1 - options.beta_1);
       const T one_minus_2 = static_cast<T>(1 - options.beta_2);
       const T epsilon = static_cast<T>(options.epsilon);
-      parallel_ranges(threads, count, 4 * count, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const T moment = m[i] + (g[i] - m[i]) * one_minus_1;
-          const T square = v[i] + (g[i] * g[i] - v[i]) * one_minus_2;
-          next_m[i] = moment;
-          next_v[i] = square;
-          next_w[i] = w[i] - moment * alpha / (std::sqrt(square) + epsilon);
-        }
-      });
+      const auto [decay, rate] = adam_decay<T>(in[4], options.weight_decay);
+      parallel_ranges(threads, count, 4 * count,
+                      [&, decay = decay, rate = rate](int64_t begin, int64_t end) {
+                        for (int64_t i = begin; i < end; ++i) {
+                          const T moment = m[i] + (g[i] - m[i]) * one_minus_1;
+                          const T square = v[i] + (g[i] * g[i] - v[i]) * one_minus_2;
+                          next_m[i] = moment;
+                          next_v[i] = square;
+                          const T kept = decay != 0 ? w[i] - w[i] * decay * rate : w[i];
+                          next_w[i] = kept - moment * alpha / (std::sqrt(square) + epsilon);
+                        }
+                      });
     });
   });
 }

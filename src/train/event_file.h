@@ -38,7 +38,4 @@ class EventFile {
   std::string name_;
 };
 
-// Castagnoli's CRC of the bytes, as TFRecord masks it.
-uint32_t masked_crc32c(std::string_view bytes);
-
 }  // namespace pl

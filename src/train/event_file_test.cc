@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "tests/data_files.h"
 
 namespace pl {

@@ -153,6 +153,7 @@ template <class Body>
 void for_each_batch(Session& session, StepKind kind, Source& source, int64_t batch,
                     TrainObserver* observer, const Body& body) {
   Feeder feeder(batch, source);
+  source.begin_epoch(0);
   for (int64_t begin = 0; begin < source.size(); begin += batch) {
     if (observer && observer->leave()) return;
     if (observer) observer->on_test_step_begin(begin / batch);
@@ -248,6 +249,7 @@ class Trainer {
     const int64_t left = options_.steps ? *options_.steps - result_.steps : whole;
     const int64_t steps = std::min(whole, done + left);
     if (done == 0) means_.reset();
+    train_.begin_epoch(options_.epochs_before + epoch);
     observer_.on_epoch_begin(epoch, options_.epochs, steps, done);
     event_.epoch = epoch;
     event_.epoch_step = position_.epoch_step = done;

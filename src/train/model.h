@@ -109,16 +109,20 @@ struct Values {
   std::vector<NamedTensor> list;  // names are empty, or all given
 };
 
-// Samples with targets, and weights where they have some: tensors, or a Source, which must outlive
-// the call.
+class Dataset;  // data/pipeline/dataset.h
+
+// Samples with targets, and weights where they have some: tensors, a Dataset of batches, or a
+// Source, which must outlive the call.
 struct Data {
   Data() = default;  // none
   Data(Values x_values, Values y_values, Values weights = {})
       : x(std::move(x_values)), y(std::move(y_values)), sample_weight(std::move(weights)) {}
   Data(Source& samples) : source(&samples) {}
+  Data(const Dataset& batches);
   bool empty() const { return !source && x.empty() && y.empty(); }
   Values x, y, sample_weight;
   Source* source = nullptr;
+  std::shared_ptr<Source> own;  // of a Dataset
 };
 
 struct FitOptions {
@@ -209,12 +213,18 @@ class Model {
   // BackendError when the loss is no longer finite.
   History fit(const Values& x, const Values& y, const FitOptions& options = {});
   History fit(Source& data, const FitOptions& options = {});
+  // Elements are batches: x, or x and y, or these and sample weights. Its own batches and order are
+  // taken, batch_size and shuffle are not. Data without end or of unknown number need
+  // steps_per_epoch.
+  History fit(const Dataset& data, const FitOptions& options = {});
 
   Results evaluate(const Values& x, const Values& y, const EvaluateOptions& options = {});
   Results evaluate(Source& data, const EvaluateOptions& options = {});
+  Results evaluate(const Dataset& data, const EvaluateOptions& options = {});
 
   Tensor predict(const Values& x, const PredictOptions& options = {});
   Tensor predict(Source& data, const PredictOptions& options = {});  // reads x only
+  Tensor predict(const Dataset& data, const PredictOptions& options = {});
   // Of a model with several outputs: all of them.
   Tensors predict_all(const Values& x, const PredictOptions& options = {});
   Tensors predict_all(Source& data, const PredictOptions& options = {});
@@ -228,6 +238,7 @@ class Model {
   // What fit() with these arguments would use, to the byte. Reserves and trains nothing.
   PlanReport plan(const Values& x, const Values& y, const FitOptions& options = {});
   PlanReport plan(Source& data, const FitOptions& options = {});
+  PlanReport plan(const Dataset& data, const FitOptions& options = {});
   // The same before there are data: whole batches of x in the model's dtype, no validation.
   PlanReport plan(const FitOptions& options = {});
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/stop_signals.h"
+#include "data/pipeline/dataset_source.h"
 #include "data/tensor_source.h"
 #include "train/model.h"
 #include "train/model_state.h"
@@ -121,6 +122,22 @@ Switches switches_of(const FitOptions& options) {
   return switches;
 }
 
+// What a source that is read batch by batch wants of the options: its own batches, in its order.
+FitOptions as_batched(const Source& data, FitOptions options) {
+  if (data.batch() == 0) return options;
+  if (options.validation_split > 0)
+    throw UserError(
+        "[fit] validation_split: expected tensors, received a data set; take() and skip() split "
+        "it");
+  if (!options.sample_weight.empty())
+    throw UserError(
+        "[fit] sample_weight: expected weights as the third part of the data set's elements, "
+        "received a tensor");
+  options.batch_size = data.batch();
+  options.shuffle = false;
+  return options;
+}
+
 ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOptions& options) {
   state.require_compiled("fit");
   auto expect = [](const char* what, int64_t value, int64_t least) {
@@ -133,11 +150,14 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
   expect("steps_per_epoch", options.steps_per_epoch, 0);
   expect("validation_batch_size", options.validation_batch_size, 0);
   expect("validation_freq", options.validation_freq, 1);
+  int64_t validation_batch = options.validation_batch_size;
+  if (sources.validation && sources.validation->batch() > 0)
+    validation_batch = sources.validation->batch();
   return ModelCall(state, {.kind = StepKind::train,
                            .data = sources.train,
                            .validation = sources.validation,
                            .batch = options.batch_size,
-                           .validation_batch = options.validation_batch_size,
+                           .validation_batch = validation_batch,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
@@ -226,8 +246,15 @@ History Model::fit(const Values& x, const Values& y, const FitOptions& options) 
   return fit(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
-History Model::fit(Source& data, const FitOptions& options) {
+Data::Data(const Dataset& batches) : own(dataset_source(batches)) { source = own.get(); }
+
+History Model::fit(const Dataset& data, const FitOptions& options) {
+  return fit(*dataset_source(data, options.steps_per_epoch), options);
+}
+
+History Model::fit(Source& data, const FitOptions& given) {
   const Bytes peak_before = process_peak();
+  const FitOptions options = as_batched(data, given);
   const FitSources sources(*state_, data, options);
   ModelCall call = fit_call(*state_, sources, options);
   const PlanReport report = call.plan(options.memory, false);
@@ -294,11 +321,15 @@ Results Model::evaluate(const Values& x, const Values& y, const EvaluateOptions&
   return evaluate(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
+Results Model::evaluate(const Dataset& data, const EvaluateOptions& options) {
+  return evaluate(*dataset_source(data), options);
+}
+
 Results Model::evaluate(Source& data, const EvaluateOptions& options) {
   state_->require_compiled("evaluate");
   ModelCall call(*state_, {.kind = StepKind::evaluate,
                            .data = &data,
-                           .batch = options.batch_size,
+                           .batch = data.batch() > 0 ? data.batch() : options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale});
   Session session = call.start(call.plan(options.memory, false), 0);
@@ -312,6 +343,10 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
 
 Tensor Model::predict(const Values& x, const PredictOptions& options) {
   return predict(*source_of(*state_, x, {}, {}), options);
+}
+
+Tensor Model::predict(const Dataset& data, const PredictOptions& options) {
+  return predict(*dataset_source(data), options);
 }
 
 Tensor Model::predict(Source& data, const PredictOptions& options) {
@@ -336,7 +371,7 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
   }
   ModelCall call(*state_, {.kind = StepKind::predict,
                            .data = &data,
-                           .batch = options.batch_size,
+                           .batch = data.batch() > 0 ? data.batch() : options.batch_size,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = bytes});
@@ -397,7 +432,12 @@ PlanReport Model::plan(const Values& x, const Values& y, const FitOptions& optio
   return plan(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
-PlanReport Model::plan(Source& data, const FitOptions& options) {
+PlanReport Model::plan(const Dataset& data, const FitOptions& options) {
+  return plan(*dataset_source(data, options.steps_per_epoch), options);
+}
+
+PlanReport Model::plan(Source& data, const FitOptions& given) {
+  const FitOptions options = as_batched(data, given);
   const FitSources sources(*state_, data, options);
   ModelCall call = fit_call(*state_, sources, options);
   PlanReport report = call.plan(options.memory, true);

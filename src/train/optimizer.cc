@@ -91,11 +91,18 @@ std::optional<double> Optimizer::decay_of(const std::string&, const Meta&) const
   return update_.weight_decay;
 }
 
+double Optimizer::decay_for(const Trained& trained) const {
+  const std::string name = trained.path.substr(trained.path.rfind('/') + 1);
+  for (const std::string& expression : no_decay_)
+    if (std::regex_search(name, std::regex(expression))) return 0;
+  return decay_of(trained.path, trained.weight.meta()).value_or(0);
+}
+
 bool Optimizer::is_plain(const ApplyOptions& options) const {
   const UpdateOptions& u = update_;
-  return !u.weight_decay && !positive(u.clipnorm) && !positive(u.clipvalue) &&
-         !positive(u.global_clipnorm) && !u.use_ema && !u.loss_scale_factor &&
-         !u.gradient_accumulation_steps && !options.scale.defined() && !options.finite.defined();
+  return !positive(u.clipnorm) && !positive(u.clipvalue) && !positive(u.global_clipnorm) &&
+         !u.use_ema && !u.loss_scale_factor && !u.gradient_accumulation_steps &&
+         !options.scale.defined() && !options.finite.defined();
 }
 
 void Optimizer::apply(OptimizerState& state, const Tensors& gradients, const Tensor& step_params,
@@ -132,7 +139,8 @@ void Optimizer::apply(OptimizerState& state, const Tensors& gradients, const Ten
       UpdateCall::accumulate(*this, trained, gradients[i], step_params, options);
       continue;
     }
-    if (is_plain(options) && apply_plain(trained, gradients[i], step_params)) continue;
+    if (is_plain(options) && apply_plain(trained, gradients[i], decay_for(trained), step_params))
+      continue;
     Tensor divisor;
     if (positive(u.clipnorm)) {
       const Tensor norm = sqrt(sum_of(trained, gradients[i]));
@@ -169,12 +177,8 @@ Term UpdateCall::variable(Tensor& tensor) {
 }
 
 Term UpdateCall::decayed(Formula& formula, const Term& weight) const {
-  const auto decay = optimizer_.decay_of(trained_.path, trained_.weight.meta());
-  if (!decay) return weight;
-  const std::string name = trained_.path.substr(trained_.path.rfind('/') + 1);
-  for (const std::string& expression : optimizer_.no_decay_)
-    if (std::regex_search(name, std::regex(expression))) return weight;
-  return weight - weight * *decay * formula.rate();
+  const double decay = optimizer_.decay_for(trained_);
+  return decay == 0 ? weight : weight - weight * decay * formula.rate();
 }
 
 Term UpdateCall::incoming(Formula& formula, const std::optional<Term>& accumulator) const {

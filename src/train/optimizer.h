@@ -102,12 +102,15 @@ class Optimizer {
   virtual void begin(Tensors&, const Tensor& /*step_params*/, const Tensor& /*finite*/) const {}
   // The next weight, from the terms of `call`.
   virtual Term step(UpdateCall& call) const = 0;
-  // An update without clipping, decay and the like, by an op of its own; false: there is none.
-  virtual bool apply_plain(Trained&, const Tensor& /*gradient*/,
+  // An update without clipping and the like, by an op of its own; false: there is none. `decay` is
+  // the weight's; 0: none.
+  virtual bool apply_plain(Trained&, const Tensor& /*gradient*/, double /*decay*/,
                            const Tensor& /*step_params*/) const {
     return false;
   }
   virtual std::optional<double> decay_of(const std::string& path, const Meta& weight) const;
+  // The same unless the name is excluded; 0: none.
+  double decay_for(const Trained& trained) const;
 
  private:
   friend class UpdateCall;

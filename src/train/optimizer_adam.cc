@@ -45,10 +45,11 @@ class AdamOptimizer final : public Optimizer {
     return list;
   }
 
-  bool apply_plain(Trained& trained, const Tensor& g, const Tensor& step_params) const override {
+  bool apply_plain(Trained& trained, const Tensor& g, double decay,
+                   const Tensor& step_params) const override {
     if (amsgrad_) return false;
     const AdamResult next = adam(trained.weight, trained.slots[0], trained.slots[1], g, step_params,
-                                 {betas_.beta_1, betas_.beta_2, betas_.epsilon});
+                                 {betas_.beta_1, betas_.beta_2, betas_.epsilon, decay});
     trained = {trained.path, next.w, {next.m, next.v}};
     return true;
   }

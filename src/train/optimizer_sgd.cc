@@ -21,7 +21,9 @@ class SgdOptimizer final : public Optimizer {
   std::vector<Slot> own_slots(const std::string&, const Meta& weight) const override {
     return momentum_ > 0 ? std::vector<Slot>{{"momentum", weight}} : std::vector<Slot>{};
   }
-  bool apply_plain(Trained& trained, const Tensor& g, const Tensor& step_params) const override {
+  bool apply_plain(Trained& trained, const Tensor& g, double decay,
+                   const Tensor& step_params) const override {
+    if (decay != 0) return false;
     if (momentum_ == 0) {
       trained.weight = sgd(trained.weight, g, step_params);
       return true;

@@ -60,6 +60,11 @@ int64_t integer_at(const char* data, Dtype dtype, int64_t i) {
 void check_below(Source& source, const Field& field, const std::string& what, int64_t count,
                  std::optional<int64_t> allowed = {}) {
   const auto& range = field.range;
+  if (!range && !is_floating(field.sample.dtype)) {
+    source.require_below(static_cast<size_t>(&field - source.fields().data()), what, count,
+                         allowed);
+    return;
+  }
   if (!range || (range->low >= 0 && range->high < count)) return;
   constexpr int64_t kChunk = 256;
   const Meta& meta = field.sample;

@@ -250,8 +250,25 @@ TEST(NotANumber, EndsWithExitCodeOne) {
     EXPECT_NE(done.err.find("not finite"), std::string::npos) << done.err;
     const Json end = done.event("end");
     ASSERT_TRUE(end.is_object()) << "the end is reported all the same";
-    if (end.at("loss_last", "end").is_null())
+    if (end.at("loss_last", "end").is_null()) {
       EXPECT_LT(integer_at(end, "steps"), 20) << "it stops at the first such loss";
+    }
+  }
+}
+
+TEST(Mistakes, AreNamedWithTheWordThatWasMeant) {
+  const std::vector<std::pair<Words, std::string>> cases{
+      {{"tran", "mlp"}, "expected a command, received 'tran'; did you mean train?"},
+      {{"train", "mlp", "--bacth", "3"}, "--bacth: expected an option that `plimsoll train` has"},
+      {{"train", "mlp", "--bacth", "3"}, "did you mean --batch?"},
+      {{"plan", "mlp", "--memroy=3GiB"}, "did you mean --memory?"},
+      {{"train", "mlp", "--steps"}, "--steps: expected a value, received none"},
+      {{"train", "mlp", "mlp"}, "received more words: mlp"},
+      {{"plan", "mlp", "--xyzzy"}, "received this one; see plimsoll plan --help"}};
+  for (const auto& [words, part] : cases) {
+    const Finished done = plimsoll(words);
+    EXPECT_EQ(done.exit, 2);
+    EXPECT_NE(done.err.find(part), std::string::npos) << done.err;
   }
 }
 

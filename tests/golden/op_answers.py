@@ -421,6 +421,7 @@ def adam(attrs, w, m, v, g, params):
     alpha = p["learning_rate"] * np.sqrt(1 - b2 ** p["step"]) / (1 - b1 ** p["step"])
     m = b1 * m + (1 - b1) * g
     v = b2 * v + (1 - b2) * g * g
+    w = w - w * attrs.get("weight_decay", 0.0) * p["learning_rate"]
     return w - alpha * m / (np.sqrt(v) + attrs.get("epsilon", 1e-7)), m, v
 
 

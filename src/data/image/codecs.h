@@ -1,0 +1,50 @@
+// The decoders. Internal to image.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/file.h"
+#include "data/image/image.h"
+
+namespace pl {
+
+inline constexpr int64_t kMostPixels = 400'000'000;
+
+// A file, or bytes in memory with a name.
+class ImageInput {
+ public:
+  explicit ImageInput(const File& file) : name_(file.path()), file_(&file) {}
+  ImageInput(std::string name, const uint8_t* data, Bytes size)
+      : name_(std::move(name)), data_(data), size_(size) {}
+  const std::string& path() const { return name_; }
+  Bytes read_some(void* to, Bytes bytes, ByteOffset at) const {
+    if (file_) return file_->read_some(to, bytes, at);
+    bytes = std::clamp<Bytes>(size_ - at, 0, bytes);
+    if (bytes > 0) std::memcpy(to, data_ + at, static_cast<size_t>(bytes));
+    return bytes;
+  }
+
+ private:
+  std::string name_;
+  const File* file_ = nullptr;
+  const uint8_t* data_ = nullptr;
+  Bytes size_ = 0;
+};
+
+ImageSize jpeg_size(const ImageInput& file);
+// What decoding to that size takes besides the result.
+Bytes jpeg_scratch(const ImageInput& file, ImageSize size);
+void decode_jpeg(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
+ImageSize png_size(const ImageInput& file);
+Bytes png_scratch(const ImageInput& file, ImageSize size);
+void decode_png(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
+
+// Throws DataError with the file's name.
+[[noreturn]] void refuse_image(const ImageInput& file, const std::string& what);
+// Before anything is allocated.
+void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& options);
+void check_pixels(const ImageInput& file, int64_t height, int64_t width);
+
+}  // namespace pl

@@ -1,0 +1,434 @@
+// Decoders and resize: against references, and against damaged files.
+#include "data/image/image.h"
+
+#include <gtest/gtest.h>
+// jpeglib.h wants FILE to be known.
+#include <cstdio>
+
+#include <jpeglib.h>
+#include <png.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+namespace fs = std::filesystem;
+using Pixels = std::vector<uint8_t>;  // (height, width, channels)
+
+class Folder {
+ public:
+  Folder() {
+    std::string path = (fs::temp_directory_path() / "plimsoll-image-XXXXXX").string();
+    EXPECT_NE(mkdtemp(path.data()), nullptr);
+    path_ = path;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// Smooth, and different in every channel and corner.
+Pixels gradient(int64_t height, int64_t width, int64_t channels = 3) {
+  Pixels pixels;
+  for (int64_t y = 0; y < height; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      for (int64_t c = 0; c < channels; ++c)
+        pixels.push_back(static_cast<uint8_t>((c == 0   ? 255 * x / width
+                                               : c == 1 ? 255 * y / height
+                                                        : 255 * (x + y) / (width + height))));
+  return pixels;
+}
+
+std::string jpeg(const Pixels& pixels, int64_t height, int64_t width, int channels = 3,
+                 bool progressive = false) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &out, &size);
+  info.image_height = static_cast<JDIMENSION>(height);
+  info.image_width = static_cast<JDIMENSION>(width);
+  info.input_components = channels;
+  info.in_color_space = channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, 95, TRUE);
+  if (progressive) jpeg_simple_progression(&info);
+  jpeg_start_compress(&info, TRUE);
+  for (int64_t y = 0; y < height; ++y) {
+    JSAMPROW row = const_cast<uint8_t*>(pixels.data()) + y * width * channels;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  std::string bytes(reinterpret_cast<char*>(out), size);
+  free(out);
+  return bytes;
+}
+
+// What libjpeg says at full size.
+Pixels plain_decode(const std::string& bytes) {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&info, TRUE);
+  info.out_color_space = JCS_RGB;
+  jpeg_start_decompress(&info);
+  Pixels pixels(size_t{3} * info.output_width * info.output_height);
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW row = pixels.data() + size_t{3} * info.output_width * info.output_scanline;
+    jpeg_read_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_decompress(&info);
+  jpeg_destroy_decompress(&info);
+  return pixels;
+}
+
+std::string png(const Pixels& pixels, int64_t height, int64_t width, int color, bool interlaced,
+                int depth = 8) {
+  png_structp out = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(out);
+  std::string bytes;
+  png_set_write_fn(
+      out, &bytes,
+      [](png_structp to, png_bytep data, size_t count) {
+        static_cast<std::string*>(png_get_io_ptr(to))->append(reinterpret_cast<char*>(data), count);
+      },
+      nullptr);
+  png_set_IHDR(out, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), depth,
+               color, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_write_info(out, info);
+  const size_t row = pixels.size() / static_cast<size_t>(height);
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < height; ++y)
+    rows.push_back(const_cast<uint8_t*>(pixels.data()) + static_cast<size_t>(y) * row);
+  png_write_image(out, rows.data());
+  png_write_end(out, info);
+  png_destroy_write_struct(&out, &info);
+  return bytes;
+}
+
+Pixels decode(const std::string& path, int64_t height, int64_t width, Bytes scratch = 4 * kMiB) {
+  Pixels pixels(static_cast<size_t>(height * width * 3));
+  decode_image(path, {.size = {height, width}, .scratch = scratch}, pixels.data());
+  return pixels;
+}
+
+template <class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no DataError";
+}
+
+int largest_difference(const Pixels& a, const Pixels& b) {
+  int most = a.size() == b.size() ? 0 : 999;
+  for (size_t i = 0; i < a.size() && most < 999; ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+// Both directions at once in double precision.
+Pixels reference_resize(const Pixels& in, ImageSize from, ImageSize to, bool antialias) {
+  const auto weights = [&](int64_t o, int64_t n, int64_t m) {
+    const double scale = static_cast<double>(n) / static_cast<double>(m);
+    const double reach = antialias ? std::max(1.0, scale) : 1.0;
+    std::vector<double> list(static_cast<size_t>(n));
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i)
+      sum += list[static_cast<size_t>(i)] = std::max(
+          0.0, 1 - std::abs(static_cast<double>(i) + 0.5 - (static_cast<double>(o) + 0.5) * scale) /
+                       reach);
+    for (double& weight : list) weight /= sum;
+    return list;
+  };
+  Pixels out;
+  for (int64_t y = 0; y < to.height; ++y) {
+    const auto down = weights(y, from.height, to.height);
+    for (int64_t x = 0; x < to.width; ++x) {
+      const auto across = weights(x, from.width, to.width);
+      for (int64_t c = 0; c < 3; ++c) {
+        double sum = 0;
+        for (int64_t i = 0; i < from.height; ++i)
+          for (int64_t j = 0; j < from.width; ++j)
+            sum += down[static_cast<size_t>(i)] * across[static_cast<size_t>(j)] *
+                   in[static_cast<size_t>((i * from.width + j) * 3 + c)];
+        out.push_back(static_cast<uint8_t>(std::floor(sum + 0.5)));
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Resize, IsTheWeightedSumOfPixels) {
+  for (const bool antialias : {true, false})
+    for (const auto& [from, to] : std::vector<std::pair<ImageSize, ImageSize>>{{{37, 50}, {11, 13}},
+                                                                               {{8, 9}, {8, 9}},
+                                                                               {{5, 4}, {17, 23}},
+                                                                               {{1, 1}, {3, 2}},
+                                                                               {{40, 3}, {1, 7}}}) {
+      Pixels in(static_cast<size_t>(from.height * from.width * 3));
+      for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+      Pixels out(static_cast<size_t>(to.height * to.width * 3));
+      RowResizer resizer(from, to, antialias, out.data());
+      Pixels row(static_cast<size_t>(from.width * 4));
+      for (int64_t y = 0; y < from.height; ++y) {
+        for (int64_t x = 0; x < from.width * 3; ++x)
+          row[static_cast<size_t>(x / 3 * 4 + x % 3)] =
+              in[static_cast<size_t>(y * from.width * 3 + x)];
+        resizer.add_row(row.data());
+      }
+      EXPECT_EQ(resizer.rows_done(), to.height);
+      EXPECT_LE(largest_difference(out, reference_resize(in, from, to, antialias)), 1);
+      if (from == to) {
+        EXPECT_EQ(out, in);
+      }
+    }
+}
+
+TEST(Jpeg, AtItsOwnSizeIsWhatTheLibrarySays) {
+  const Folder folder;
+  for (const bool progressive : {false, true}) {
+    const std::string bytes = jpeg(gradient(75, 101), 75, 101, 3, progressive);
+    write(folder / "a.jpg", bytes);
+    EXPECT_EQ(decode(folder / "a.jpg", 75, 101), plain_decode(bytes));
+    EXPECT_EQ(image_header(folder / "a.jpg").size, (ImageSize{75, 101}));
+  }
+  write(folder / "grey.jpg", jpeg(gradient(20, 30, 1), 20, 30, 1));
+  const Pixels grey = decode(folder / "grey.jpg", 20, 30);
+  for (size_t i = 0; i < grey.size(); i += 3)
+    EXPECT_TRUE(grey[i] == grey[i + 1] && grey[i] == grey[i + 2]);
+}
+
+TEST(Jpeg, LargeOnesAreScaledWhileTheyAreDecoded) {
+  const Folder folder;
+  const std::string bytes = jpeg(gradient(128, 160), 128, 160);
+  write(folder / "a.jpg", bytes);
+  const Pixels whole = plain_decode(bytes);
+  for (const auto& [height, width] : {std::pair{16, 20}, {32, 40}, {33, 60}}) {
+    const Pixels wanted = reference_resize(whole, {128, 160}, {height, width}, true);
+    EXPECT_LE(largest_difference(decode(folder / "a.jpg", height, width), wanted), 4) << height;
+  }
+}
+
+TEST(Png, RowsComeBackAsTheyWere) {
+  const Folder folder;
+  const Pixels pixels = gradient(33, 47);
+  for (const bool interlaced : {false, true}) {
+    write(folder / "a.png", png(pixels, 33, 47, PNG_COLOR_TYPE_RGB, interlaced));
+    EXPECT_EQ(decode(folder / "a.png", 33, 47), pixels) << interlaced;
+  }
+  Pixels rgba, wide;
+  for (size_t i = 0; i < pixels.size(); i += 3) {
+    for (size_t c = 0; c < 3; ++c) rgba.push_back(pixels[i + c]);
+    rgba.push_back(static_cast<uint8_t>(i));  // dropped
+  }
+  for (uint8_t value : pixels) wide.insert(wide.end(), {value, value});
+  write(folder / "b.png", png(rgba, 33, 47, PNG_COLOR_TYPE_RGB_ALPHA, false));
+  EXPECT_EQ(decode(folder / "b.png", 33, 47), pixels);
+  write(folder / "c.png", png(wide, 33, 47, PNG_COLOR_TYPE_RGB, false, 16));
+  EXPECT_EQ(decode(folder / "c.png", 33, 47), pixels);
+  write(folder / "d.png", png(gradient(33, 47, 1), 33, 47, PNG_COLOR_TYPE_GRAY, true));
+  EXPECT_EQ(decode(folder / "d.png", 33, 47)[47 * 3 * 5 + 7 * 3 + 2],
+            gradient(33, 47, 1)[47 * 5 + 7]);
+}
+
+TEST(Image, TheFirstBytesDecideNotTheName) {
+  const Folder folder;
+  const Pixels pixels = gradient(8, 8);
+  write(folder / "lies.jpg", png(pixels, 8, 8, PNG_COLOR_TYPE_RGB, false));
+  EXPECT_EQ(decode(folder / "lies.jpg", 8, 8), pixels);
+  EXPECT_EQ(image_header(folder / "lies.jpg").kind, ImageKind::png);
+}
+
+TEST(Image, DamageIsADataErrorWithTheName) {
+  const Folder folder;
+  const std::string whole = jpeg(gradient(200, 300), 200, 300);
+  const std::string rows = png(gradient(64, 64), 64, 64, PNG_COLOR_TYPE_RGB, false);
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"half.jpg", whole.substr(0, whole.size() / 2)},
+      {"head.jpg", whole.substr(0, 20)},
+      {"half.png", rows.substr(0, rows.size() / 2)},
+      {"empty.jpg", ""},
+      {"text.png", "no image at all"},
+      {"magic.png", rows.substr(0, 8)},
+  };
+  for (const auto& [name, bytes] : cases) {
+    write(folder / name, bytes);
+    const std::string message = message_of([&] { decode(folder / name, 32, 32); });
+    EXPECT_NE(message.find(name + ": "), std::string::npos) << name << " " << message;
+  }
+  EXPECT_NE(message_of([&] { decode(folder / "absent.jpg", 8, 8); }).find("absent.jpg"),
+            std::string::npos);
+}
+
+// A header of a few bytes that promises 60,000 x 60,000 pixels.
+TEST(Image, BombsAreRefusedFromTheHeader) {
+  const Folder folder;
+  std::string bomb = png(gradient(4, 4), 4, 4, PNG_COLOR_TYPE_RGB, false);
+  const auto patch = [&](size_t at, uint32_t value) {
+    for (int b = 0; b < 4; ++b)
+      bomb[at + static_cast<size_t>(b)] = static_cast<char>(value >> (24 - 8 * b));
+  };
+  patch(16, 60'000);
+  patch(20, 60'000);
+  patch(29, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bomb.data()) + 12, 17)));
+  write(folder / "bomb.png", bomb);
+  EXPECT_NE(
+      message_of([&] { decode(folder / "bomb.png", 8, 8); }).find("pixels, received 60000 x 60000"),
+      std::string::npos);
+  // Interlaced and progressive images are held whole, and charged before.
+  write(folder / "held.png", png(gradient(300, 300), 300, 300, PNG_COLOR_TYPE_RGB, true));
+  EXPECT_NE(
+      message_of([&] { decode(folder / "held.png", 8, 8, 400 * kKiB); }).find("raise scratch"),
+      std::string::npos);
+  write(folder / "held.jpg", jpeg(gradient(600, 600), 600, 600, 3, true));
+  EXPECT_NE(
+      message_of([&] { decode(folder / "held.jpg", 8, 8, 500 * kKiB); }).find("raise scratch"),
+      std::string::npos);
+}
+
+TEST(Image, MutatedFilesNeverCrash) {
+  const Folder folder;
+  const std::vector<std::string> seeds{
+      jpeg(gradient(60, 60), 60, 60), jpeg(gradient(40, 40), 40, 40, 3, true),
+      png(gradient(30, 30), 30, 30, PNG_COLOR_TYPE_RGB, false),
+      png(gradient(30, 30), 30, 30, PNG_COLOR_TYPE_RGB_ALPHA & 2, true)};
+  uint64_t state = 1;
+  const auto random = [&](size_t below) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<size_t>(state >> 33) % below;
+  };
+  int refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::string bytes = seeds[random(seeds.size())];
+    for (size_t k = 1 + random(4); k > 0; --k)
+      bytes[random(bytes.size())] ^= static_cast<char>(1 + random(255));
+    if (random(4) == 0) bytes.resize(1 + random(bytes.size()));
+    write(folder / "x", bytes);
+    try {
+      decode(folder / "x", 16, 16);
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 50);
+}
+
+TEST(ImageFolder, ClassesAreSortedFolders) {
+  const Folder folder;
+  for (const char* name : {"dog", "ant", "cat"}) fs::create_directory(folder / name);
+  for (const char* name : {"dog/b.jpg", "dog/a.JPG", "cat/z.jpeg", "ant/q.png"})
+    write(folder / name, png(gradient(6, 6), 6, 6, PNG_COLOR_TYPE_RGB, false));
+  write(folder / "dog/notes.txt", "no image");
+  const ImageList list = list_images(folder.path());
+  EXPECT_EQ(list.classes, (std::vector<std::string>{"ant", "cat", "dog"}));
+  ASSERT_EQ(list.size(), 4);
+  EXPECT_EQ(list.path(0), folder / "ant/q.png");
+  EXPECT_EQ(list.path(3), folder / "dog/b.jpg");
+  EXPECT_EQ(list.labels, (std::vector<int32_t>{0, 1, 2, 2}));
+  EXPECT_THROW(list_images(folder / "nowhere"), DataError);
+  fs::create_directory(folder / "none");
+  EXPECT_THROW(list_images(folder / "none"), DataError);
+}
+
+TEST(ImageFolder, IsASourceThatReadsInAnyOrderOnAnyThreads) {
+  const Folder folder;
+  for (const char* name : {"train", "train/a", "train/b", "test", "test/a", "test/b"})
+    fs::create_directory(folder / name);
+  for (int i = 0; i < 9; ++i)
+    write(folder / ("train/" + std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".jpg"),
+          jpeg(gradient(30 + i, 40 + 2 * i), 30 + i, 40 + 2 * i));
+  for (const char* name : {"test/a/0.png", "test/b/0.png"})
+    write(folder / name, png(gradient(20, 20), 20, 20, PNG_COLOR_TYPE_RGB, false));
+  EXPECT_TRUE(is_image_folder(folder.path()));
+  const int64_t bytes = 12 * 16 * 3;
+  const std::vector<int64_t> order{8, 0, 3, 3, 5, 1, 7};
+  std::vector<Pixels> results;
+  for (const int threads : {1, 4}) {
+    const Sources sources = image_sources(folder.path(), {12, 16}, threads);
+    EXPECT_EQ(sources.train->size(), 9);
+    EXPECT_EQ(sources.test->size(), 2);
+    EXPECT_EQ(sources.train->fields()[1].range->high, 1);
+    Pixels x(static_cast<size_t>(7 * bytes));
+    std::vector<int32_t> y(7);
+    const std::vector<void*> places{x.data(), y.data()};
+    sources.train->read(order, places);
+    EXPECT_EQ(y, (std::vector<int32_t>{1, 0, 0, 0, 1, 0, 1}));
+    results.push_back(x);
+  }
+  EXPECT_EQ(results[0], results[1]);
+  const Pixels first = decode(list_images(folder / "train").path(8), 12, 16);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), results[0].begin()));
+  // Half of a file shows when it is read, a broken header before.
+  const std::string last = list_images(folder / "train").path(3);
+  const Sources sources = image_sources(folder.path(), {12, 16}, 3);
+  write(last, "broken");
+  Pixels x(static_cast<size_t>(7 * bytes));
+  const std::vector<void*> places{x.data(), nullptr};
+  EXPECT_NE(message_of([&] { sources.train->read(order, places); }).find("7.jpg"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              image_sources(folder.path(), {12, 16}, 3);
+            }).find("7.jpg"),
+            std::string::npos);
+}
+
+TEST(ImageFolder, OneDamagedFileStopsOrIsSkippedAndNamed) {
+  const Folder folder;
+  fs::create_directory(folder / "a");
+  for (int i = 0; i < 30; ++i) {
+    std::string bytes = jpeg(gradient(40 + i, 50), 40 + i, 50);
+    if (i == 17) bytes.resize(bytes.size() / 2);
+    write(folder / ("a/" + std::to_string(100 + i) + ".jpg"), bytes);
+  }
+  const ImageDatasetOptions options{.batch_size = 4, .image_size = {24, 24}, .shuffle = false};
+  const Dataset stops = image_dataset_from_directory(folder.path(), options)
+                            .with_options({.memory = "40MiB", .threads = 3});
+  DatasetIterator iterator = stops.iterate();
+  const std::string message = message_of([&] {
+    for (Element batch; iterator.next(batch);) {
+    }
+  });
+  EXPECT_NE(message.find("a/117.jpg: the file ends in the middle"), std::string::npos) << message;
+
+  ImageDatasetOptions skipping = options;
+  skipping.ignore_errors = true;
+  DatasetIterator going = image_dataset_from_directory(folder.path(), skipping)
+                              .with_options({.memory = "40MiB", .threads = 3})
+                              .iterate();
+  int64_t rows = 0;
+  for (Element batch; going.next(batch);) rows += batch[0].shape()[0];
+  EXPECT_EQ(rows, 29);
+  const PipelineReport report = going.report();
+  const auto line = std::find_if(report.stages.begin(), report.stages.end(),
+                                 [](const StageReport& s) { return s.name == "ignore_errors"; });
+  ASSERT_NE(line, report.stages.end());
+  EXPECT_EQ(line->skipped, 1);
+  EXPECT_NE(line->messages.at(0).find("117.jpg"), std::string::npos);
+  EXPECT_LE(report.ledger.payload_peak, 40 * kMiB);
+}
+
+}  // namespace
+}  // namespace pl

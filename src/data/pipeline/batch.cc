@@ -1,0 +1,459 @@
+// batch, padded_batch, unbatch, rebatch, window: elements put together and taken apart.
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "base/error.h"
+#include "data/pipeline/stages.h"
+
+namespace pl {
+namespace {
+
+// Elements of one shape, each copied into its row as it comes.
+class Stack {
+ public:
+  Stack(const std::string& stage, int64_t rows) : stage_(stage), rows_(rows) {}
+  int64_t count() const { return count_; }
+  void add(const Element& element) {
+    if (count_ == 0)
+      for (const Tensor& tensor : element)
+        out_.emplace_back(Meta{tensor.dtype(), tensor.shape().with_front(rows_)});
+    for (size_t f = 0; f < element.size(); ++f) {
+      const Meta row{out_[f].dtype(), out_[f].shape().without_front()};
+      if (element[f].meta() != row)
+        throw DataError("[data] " + stage_ + ": expected elements of one shape, " + row.text() +
+                        " as the first of the batch, received " + element[f].meta().text() +
+                        "; padded_batch takes elements of different shapes");
+      const auto bytes = static_cast<size_t>(row.bytes());
+      std::memcpy(out_[f].data_as<char>() + static_cast<size_t>(count_) * bytes, element[f].data(),
+                  bytes);
+    }
+    ++count_;
+  }
+  // What there is, which may be fewer rows than there is room for.
+  Element take() {
+    if (count_ < rows_)
+      for (Tensor& tensor : out_)
+        tensor = Tensor(Meta{tensor.dtype(), tensor.shape().without_front().with_front(count_)},
+                        tensor.buffer());
+    count_ = 0;
+    return std::exchange(out_, {});
+  }
+
+ private:
+  const std::string& stage_;
+  const int64_t rows_;
+  int64_t count_ = 0;
+  Element out_;
+};
+
+int64_t groups(int64_t count, int64_t size, bool drop) {
+  if (count < 0) return count;
+  return drop ? count / size : count / size + (count % size != 0);
+}
+
+Stage::Rows rows_of(int64_t samples, int64_t size, bool drop) {
+  if (samples < 0) return {size, -1, samples == kInfiniteCardinality};
+  return {size, drop ? samples / size * size : samples, false};
+}
+
+class Batch final : public Stage {
+ public:
+  Batch(StageRef input, int64_t size, bool drop)
+      : Stage("batch", {std::move(input)}), size_(size), drop_(drop) {
+    const int64_t count = this->input().cardinality();
+    const bool whole = drop || count == kInfiniteCardinality || (count > 0 && count % size == 0);
+    spec_ = with_front(this->input().spec(), whole ? size : kUnknown);
+    cardinality_ = groups(count, size, drop);
+    indexable_ = this->input().indexable();
+  }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    const ElementSpec& in = input().spec();
+    return in.known() ? granted(with_front(in, size_)) : size_ * input().out_bytes(sizing);
+  }
+  Bytes once(const Sizing& sizing) const override {
+    return input().once(sizing) + out_bytes(sizing);
+  }
+  Bytes floor(const Sizing& sizing) const override {
+    return input().floor(sizing) + out_bytes(sizing);
+  }
+  Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
+  std::string options() const override {
+    return std::to_string(size_) + (drop_ ? ", drop_remainder" : "");
+  }
+
+  Element get(Run& run, uint64_t epoch, int64_t i) const override {
+    Stack stack(name_, size_);
+    int64_t end = (i + 1) * size_;
+    if (input().cardinality() >= 0) end = std::min(end, input().cardinality());
+    for (int64_t k = i * size_; k < end; ++k) stack.add(input().get(run, epoch, k));
+    return stack.take();
+  }
+
+  IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const Batch& node, Run& run, uint64_t epoch)
+          : node_(node), input_(node.input().iterate(run, epoch)), figures_(run.figures(node)) {}
+      bool next(Element& out) override {
+        out.clear();
+        Stack stack(node_.name(), node_.size_);
+        Element in;
+        while (stack.count() < node_.size_ && input_->next(in)) stack.add(in);
+        if (stack.count() == 0 || (node_.drop_ && stack.count() < node_.size_)) return false;
+        out = stack.take();
+        ++figures_.elements;
+        return true;
+      }
+      int64_t advance(int64_t count) override {
+        // More than there are comes to the end, by whatever number.
+        if (count > INT64_MAX / node_.size_) count = INT64_MAX / node_.size_;
+        return groups(input_->advance(count * node_.size_), node_.size_, node_.drop_);
+      }
+
+     private:
+      const Batch& node_;
+      IteratorRef input_;
+      StageFigures& figures_;
+    };
+    return std::make_unique<Iterate>(*this, run, epoch);
+  }
+
+ private:
+  int64_t size_;
+  bool drop_;
+};
+
+template <class T>
+void fill_with(void* to, int64_t count, double value) {
+  std::fill_n(static_cast<T*>(to), count, static_cast<T>(value));
+}
+
+void fill_value(Tensor& tensor, double value) {
+  const int64_t count = tensor.shape().elements();
+  switch (tensor.dtype()) {
+    case Dtype::float32:
+      return fill_with<float>(tensor.data(), count, value);
+    case Dtype::float64:
+      return fill_with<double>(tensor.data(), count, value);
+    case Dtype::int32:
+      return fill_with<int32_t>(tensor.data(), count, value);
+    case Dtype::int64:
+      return fill_with<int64_t>(tensor.data(), count, value);
+    case Dtype::uint8:
+    case Dtype::boolean:
+      return fill_with<uint8_t>(tensor.data(), count, value);
+    default:
+      std::memset(tensor.data(), 0, static_cast<size_t>(tensor.meta().bytes()));
+  }
+}
+
+// Copies `from` into the corner of row `to`, whose shape is at least as large along every axis.
+void copy_corner(const char* from, const Shape& small, char* to, const Shape& large, int axis,
+                 Bytes size) {
+  if (axis == small.rank()) {
+    std::memcpy(to, from, static_cast<size_t>(size));
+    return;
+  }
+  Bytes from_step = size, to_step = size;
+  for (int a = axis + 1; a < small.rank(); ++a) {
+    from_step *= small[a];
+    to_step *= large[a];
+  }
+  if (axis + 1 == small.rank()) {
+    std::memcpy(to, from, static_cast<size_t>(size * small[axis]));
+    return;
+  }
+  for (Dim i = 0; i < small[axis]; ++i)
+    copy_corner(from + i * from_step, small, to + i * to_step, large, axis + 1, size);
+}
+
+class PaddedBatch final : public Stage {
+ public:
+  PaddedBatch(StageRef input, int64_t size, bool drop, PadFacts facts)
+      : Stage("padded_batch", {std::move(input)}),
+        size_(size),
+        drop_(drop),
+        facts_(std::move(facts)) {
+    const ElementSpec& in = this->input().spec();
+    spec_ = in;
+    const int64_t count = this->input().cardinality();
+    const bool whole = drop || count == kInfiniteCardinality || (count > 0 && count % size == 0);
+    for (size_t f = 0; f < spec_.fields.size(); ++f) {
+      Shape& shape = spec_.fields[f].shape;
+      if (f < facts_.shapes.size()) {
+        if (facts_.shapes[f].rank() != shape.rank())
+          throw UserError("[data] " + name_ + ": padded_shapes: expected a shape like " +
+                          in.fields[f].text() + ", received " + facts_.shapes[f].text());
+        shape = facts_.shapes[f];
+      }
+      shape = shape.with_front(whole ? size : kUnknown);
+    }
+    cardinality_ = groups(count, size, drop);
+  }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    const ElementSpec row = without_front(spec_);
+    if (row.known()) return granted(with_front(row, size_));
+    return facts_.max_bytes > 0 ? granted(facts_.max_bytes) : size_ * input().out_bytes(sizing);
+  }
+  Bytes once(const Sizing& sizing) const override { return floor(sizing); }
+  Bytes floor(const Sizing& sizing) const override {
+    return input().floor(sizing) + (size_ - 1) * input().out_bytes(sizing) + out_bytes(sizing);
+  }
+  Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
+  std::string options() const override { return std::to_string(size_); }
+
+  IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const PaddedBatch& node, Run& run, uint64_t epoch)
+          : node_(node),
+            input_(node.input().iterate(run, epoch)),
+            bound_(node.out_bytes(run.sizing())),
+            figures_(run.figures(node)) {}
+      bool next(Element& out) override {
+        out.clear();
+        std::vector<Element> rows;
+        Element in;
+        while (static_cast<int64_t>(rows.size()) < node_.size_ && input_->next(in))
+          rows.push_back(std::move(in));
+        if (rows.empty() || (node_.drop_ && static_cast<int64_t>(rows.size()) < node_.size_))
+          return false;
+        out = node_.pad(rows, bound_);
+        ++figures_.elements;
+        return true;
+      }
+      int64_t advance(int64_t count) override {
+        if (count > INT64_MAX / node_.size_) count = INT64_MAX / node_.size_;
+        return groups(input_->advance(count * node_.size_), node_.size_, node_.drop_);
+      }
+
+     private:
+      const PaddedBatch& node_;
+      IteratorRef input_;
+      const Bytes bound_;
+      StageFigures& figures_;
+    };
+    return std::make_unique<Iterate>(*this, run, epoch);
+  }
+
+  Element pad(const std::vector<Element>& rows, Bytes bound) const {
+    std::vector<Shape> shapes;
+    Bytes bytes = 0;
+    for (size_t f = 0; f < spec_.fields.size(); ++f) {
+      Shape shape = spec_.fields[f].shape.without_front();
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        Dim longest = 0;
+        for (const Element& row : rows) longest = std::max(longest, row[f].shape()[axis]);
+        if (shape[axis] == kUnknown) shape[axis] = longest;
+        if (shape[axis] < longest)
+          throw DataError("[data] " + name_ + ": " + spec_.fields[f].name + ": expected at most " +
+                          std::to_string(shape[axis]) + " along axis " + std::to_string(axis) +
+                          ", received " + std::to_string(longest) + "; raise padded_shapes");
+      }
+      shapes.push_back(shape.with_front(static_cast<Dim>(rows.size())));
+      bytes += granted(Meta{spec_.fields[f].dtype, shapes.back()}.bytes());
+    }
+    if (bytes > bound)
+      throw DataError("[data] " + name_ + ": expected a batch of at most " + format_bytes(bound) +
+                      ", received " + format_bytes(bytes) + "; raise its max_bytes");
+    Element out;
+    for (size_t f = 0; f < shapes.size(); ++f) {
+      Tensor& tensor = out.emplace_back(Meta{spec_.fields[f].dtype, shapes[f]});
+      fill_value(tensor, f < facts_.values.size() ? facts_.values[f] : 0);
+      const Shape row = shapes[f].without_front();
+      const Bytes size = size_of(tensor.dtype()), step = Meta{tensor.dtype(), row}.bytes();
+      char* to = tensor.data_as<char>();
+      for (const Element& element : rows) {
+        if (element[f].shape().elements() > 0)
+          copy_corner(element[f].data_as<char>(), element[f].shape(), to, row, 0, size);
+        to += step;
+      }
+    }
+    return out;
+  }
+
+ private:
+  int64_t size_;
+  bool drop_;
+  PadFacts facts_;
+};
+
+class Unbatch final : public Stage {
+ public:
+  explicit Unbatch(StageRef input) : Stage("unbatch", {std::move(input)}) {
+    for (const FieldSpec& field : this->input().spec().fields)
+      if (field.shape.rank() < 1)
+        throw UserError("[data] " + name_ + ": expected elements with rows, received " +
+                        field.text());
+    spec_ = without_front(this->input().spec());
+    const int64_t count = this->input().cardinality();
+    const Dim rows =
+        this->input().spec().fields.empty() ? kUnknown : this->input().spec().fields[0].shape[0];
+    if (rows != kUnknown && count >= 0 && count < (int64_t{1} << 40) && rows < (1 << 20))
+      cardinality_ = count * rows;
+    if (count == kInfiniteCardinality) cardinality_ = count;
+  }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    return spec_.known() ? granted(spec_) : input().out_bytes(sizing);
+  }
+  Bytes once(const Sizing& sizing) const override { return floor(sizing); }
+  Bytes floor(const Sizing& sizing) const override {
+    return input().floor(sizing) + out_bytes(sizing);
+  }
+
+  IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const Unbatch& node, Run& run, uint64_t epoch)
+          : node_(node), input_(node.input().iterate(run, epoch)), figures_(run.figures(node)) {}
+      bool next(Element& out) override {
+        out.clear();
+        if (!load()) return false;
+        for (const Tensor& tensor : batch_) {
+          const Meta meta{tensor.dtype(), tensor.shape().without_front()};
+          Tensor row(meta);
+          const auto bytes = static_cast<size_t>(meta.bytes());
+          std::memcpy(row.data(), tensor.data_as<char>() + static_cast<size_t>(row_) * bytes,
+                      bytes);
+          out.push_back(row);
+        }
+        ++row_;
+        ++figures_.elements;
+        return true;
+      }
+      int64_t advance(int64_t count) override {
+        int64_t done = 0;
+        while (done < count && load()) {
+          const int64_t step = std::min(count - done, rows_ - row_);
+          row_ += step;
+          done += step;
+        }
+        return done;
+      }
+
+     private:
+      bool load() {
+        while (row_ >= rows_) {
+          batch_.clear();
+          rows_ = row_ = 0;
+          if (!input_->next(batch_)) return false;
+          rows_ = batch_[0].shape()[0];
+          for (const Tensor& tensor : batch_)
+            if (tensor.shape()[0] != rows_) {
+              rows_ = 0;
+              throw DataError("[data] " + node_.name() +
+                              ": expected as many rows in every field, received " +
+                              batch_[0].meta().text() + " and " + tensor.meta().text());
+            }
+        }
+        return true;
+      }
+
+      const Unbatch& node_;
+      IteratorRef input_;
+      StageFigures& figures_;
+      Element batch_;
+      int64_t row_ = 0, rows_ = 0;
+    };
+    return std::make_unique<Iterate>(*this, run, epoch);
+  }
+};
+
+// Whole windows only: element i is the stack of input elements i * shift + j * stride.
+class Window final : public Stage {
+ public:
+  Window(StageRef input, int64_t size, int64_t shift, int64_t stride)
+      : Stage("window", {std::move(input)}), size_(size), shift_(shift), stride_(stride) {
+    spec_ = with_front(this->input().spec(), size);
+    const int64_t count = this->input().cardinality();
+    cardinality_ = count < 0 ? count : count < span() ? 0 : (count - span()) / shift + 1;
+    indexable_ = this->input().indexable();
+  }
+  int64_t span() const { return (size_ - 1) * stride_ + 1; }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    return spec_.known() ? granted(spec_) : size_ * input().out_bytes(sizing);
+  }
+  Bytes once(const Sizing& sizing) const override {
+    return input().once(sizing) + out_bytes(sizing);
+  }
+  Bytes floor(const Sizing& sizing) const override {
+    return input().floor(sizing) + span() * input().out_bytes(sizing) + out_bytes(sizing);
+  }
+  std::string options() const override {
+    return std::to_string(size_) + ", shift " + std::to_string(shift_);
+  }
+  Element get(Run& run, uint64_t epoch, int64_t i) const override {
+    Stack stack(name_, size_);
+    for (int64_t j = 0; j < size_; ++j)
+      stack.add(input().get(run, epoch, i * shift_ + j * stride_));
+    return stack.take();
+  }
+
+  IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const Window& node, Run& run, uint64_t epoch)
+          : node_(node), input_(node.input().iterate(run, epoch)), figures_(run.figures(node)) {}
+      bool next(Element& out) override {
+        out.clear();
+        for (; pass_ > 0 && !held_.empty(); --pass_) held_.pop_front();
+        if (pass_ > 0 && input_->advance(pass_) < pass_) return false;
+        pass_ = 0;
+        Element in;
+        while (static_cast<int64_t>(held_.size()) < node_.span()) {
+          if (!input_->next(in)) return false;
+          held_.push_back(std::move(in));
+        }
+        Stack stack(node_.name(), node_.size_);
+        for (int64_t j = 0; j < node_.size_; ++j)
+          stack.add(held_[static_cast<size_t>(j * node_.stride_)]);
+        out = stack.take();
+        pass_ = node_.shift_;
+        ++figures_.elements;
+        return true;
+      }
+
+     private:
+      const Window& node_;
+      IteratorRef input_;
+      StageFigures& figures_;
+      std::deque<Element> held_;
+      int64_t pass_ = 0;  // of the input, before the next window
+    };
+    return std::make_unique<Iterate>(*this, run, epoch);
+  }
+
+ private:
+  int64_t size_, shift_, stride_;
+};
+
+void expect_positive(const char* stage, const char* what, int64_t value) {
+  if (value < 1 || value > (int64_t{1} << 31))
+    throw UserError("[data] " + std::string(stage) + ": " + what +
+                    ": expected a positive number below 2^31, received " + std::to_string(value));
+}
+
+}  // namespace
+
+StageRef batch_stage(StageRef input, int64_t size, bool drop_remainder) {
+  expect_positive("batch", "batch_size", size);
+  return std::make_shared<Batch>(std::move(input), size, drop_remainder);
+}
+StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts) {
+  expect_positive("padded_batch", "batch_size", size);
+  return std::make_shared<PaddedBatch>(std::move(input), size, drop_remainder, std::move(facts));
+}
+StageRef unbatch_stage(StageRef input) { return std::make_shared<Unbatch>(std::move(input)); }
+StageRef rebatch_stage(StageRef input, int64_t size, bool drop_remainder) {
+  return batch_stage(unbatch_stage(std::move(input)), size, drop_remainder);
+}
+StageRef window_stage(StageRef input, int64_t size, int64_t shift, int64_t stride) {
+  expect_positive("window", "size", size);
+  expect_positive("window", "shift", shift);
+  expect_positive("window", "stride", stride);
+  return std::make_shared<Window>(std::move(input), size, shift, stride);
+}
+
+}  // namespace pl

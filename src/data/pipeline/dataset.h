@@ -1,0 +1,258 @@
+// Dataset: an input pipeline in tf.data's words. A cheap handle to an immutable chain of stages;
+// nothing is read before it is iterated. All that an iterator ever holds is within one budget.
+//
+//   auto data = Dataset::from_tensor_slices({x, y}).shuffle().map(augment, {.num_parallel_calls =
+//       AUTOTUNE}).batch(32).prefetch(AUTOTUNE).with_options({.memory = "64MiB"});
+//   for (const Element& batch : data) use(batch[0], batch[1]);
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/pipeline/generator.h"
+#include "data/pipeline/stage.h"
+
+namespace pl {
+
+// A number of bytes as users write it: "64MiB", or a number.
+class ByteCount {
+ public:
+  ByteCount() = default;
+  ByteCount(const char* text);  // throws UserError
+  ByteCount(const std::string& text) : ByteCount(text.c_str()) {}
+  ByteCount(std::integral auto bytes) : bytes_(static_cast<Bytes>(bytes)) {}
+  Bytes value() const { return bytes_; }
+
+ private:
+  Bytes bytes_ = 0;  // 0: not given
+};
+
+struct DatasetOptions {
+  // The hard budget of an iterator. None: 64 MiB, or what the pipeline needs at least if that is
+  // more.
+  ByteCount memory = {};
+  int threads = 0;    // that work beside the consumer; 0: the cores
+  uint64_t seed = 0;  // of stages that have none of their own
+};
+
+struct MapOptions {
+  int64_t num_parallel_calls = 1;  // or AUTOTUNE
+  bool deterministic = true;       // accepted for tf.data's sake: the order is always kept
+  // What the function yields. None: it is called once, on zeros, to see; the input's signature
+  // must be known for that.
+  std::optional<ElementSpec> spec = {};
+  ByteCount max_bytes = {};  // of an element whose dimensions are not known
+  ByteCount scratch = {};  // that a call takes besides its input and result; default: as its result
+  // What the function holds, such as lists of files: on the bill, but no part of the budget.
+  ByteCount beside = {};
+  std::string name = "map";
+};
+
+struct ShuffleOptions {
+  ByteCount bytes = {};  // over streams: of the buffer, instead of a number of elements
+  std::optional<uint64_t> seed = {};
+  bool reshuffle_each_iteration = true;
+};
+
+struct PaddedBatchOptions {
+  std::vector<Shape> padded_shapes = {};  // of each field; kUnknown: the longest of the batch
+  std::vector<double> padding_values = {};
+  bool drop_remainder = false;
+  ByteCount max_bytes = {};  // of a batch
+};
+
+struct WindowOptions {
+  int64_t shift = 0;  // 0: as size
+  int64_t stride = 1;
+};
+
+struct PrefetchOptions {
+  ByteCount bytes = {};
+};
+
+struct CacheOptions {
+  ByteCount bytes = {};  // held in memory; default: a quarter of the budget. The rest is in a file
+};
+
+struct GeneratorOptions {
+  ByteCount max_bytes = {};  // of an element whose dimensions are not known
+};
+
+struct SampleOptions {
+  std::vector<double> weights = {};
+  std::optional<uint64_t> seed = {};
+  bool stop_on_empty_dataset = false;
+};
+
+// One line for each stage, from the source on, and the ledger's.
+struct StageReport {
+  std::string name, options, spec;
+  int64_t cardinality = kUnknownCardinality;
+  Bytes floor = 0;          // of this stage alone
+  Bytes element_bytes = 0;  // bound
+  int64_t elements = 0, waited_ns = 0;
+  int64_t parallel = 0, buffer = 0, held_peak = 0;  // chosen values; 0: no such stage
+  int64_t skipped = 0;
+  std::vector<std::string> messages;  // of the first elements that were skipped
+};
+struct PipelineReport {
+  std::vector<StageReport> stages;
+  LedgerFigures ledger;
+  int threads = 0;
+  std::string text() const;
+};
+
+class Dataset;
+class DatasetIterator;
+
+struct InterleaveOptions {
+  ElementSpec spec = {};  // required: what the inner data sets yield
+  int64_t cycle_length = 1, block_length = 1;
+  ByteCount inner_bytes = {};  // floor of an inner data set; default: two elements and 256 KiB
+};
+
+struct NamedField {
+  std::string name;
+  Tensor values;
+};
+
+class Dataset {
+ public:
+  explicit Dataset(StageRef node);  // of a stage of your own (stage.h)
+
+  // Rows of the tensors. Fields are called x, y, sample_weight unless names are given. The tensors
+  // are held, not copied, and are no part of the budget.
+  static Dataset from_tensor_slices(const Tensors& tensors);
+  static Dataset from_tensor_slices(const std::vector<NamedField>& fields);
+  static Dataset from_tensors(const Tensors& tensors);  // one element
+  static Dataset range(int64_t end);
+  static Dataset range(int64_t begin, int64_t end, int64_t step = 1);
+  // `factory` is called once a pass; what it returns is called for each element: a function of
+  // std::optional<Element>() or a coroutine, Generator<Element>.
+  template <class F>
+  static Dataset from_generator(F factory, const ElementSpec& spec,
+                                const GeneratorOptions& options = {}) {
+    return make_generator(
+        [factory = std::move(factory)]() -> std::function<std::optional<Element>()> {
+          auto made = std::make_shared<decltype(factory())>(factory());
+          return [made] { return (*made)(); };
+        },
+        spec, options);
+  }
+  // Elements by index: `read` is called on any thread, and gives the same for the same index.
+  static Dataset from_reader(int64_t count, std::function<Element(int64_t)> read,
+                             const ElementSpec& spec, const GeneratorOptions& options = {});
+  static Dataset zip(const std::vector<Dataset>& datasets);
+  static Dataset sample_from_datasets(const std::vector<Dataset>& datasets,
+                                      const SampleOptions& options = {});
+
+  // Functions must give the same result for the same element, do not change what they are given,
+  // and are called on several threads where num_parallel_calls is not 1.
+  Dataset map(std::function<Element(const Element&)> function,
+              const MapOptions& options = {}) const;
+  // The same with a random number that depends on seed, epoch and place alone.
+  Dataset map_random(std::function<Element(const Element&, uint64_t)> function,
+                     const MapOptions& options = {}) const;
+  Dataset filter(std::function<bool(const Element&)> predicate) const;
+  Dataset flat_map(std::function<Dataset(const Element&)> function,
+                   const InterleaveOptions& options) const;
+  Dataset interleave(std::function<Dataset(const Element&)> function,
+                     const InterleaveOptions& options) const;
+
+  Dataset batch(int64_t batch_size, bool drop_remainder = false) const;
+  Dataset padded_batch(int64_t batch_size, const PaddedBatchOptions& options = {}) const;
+  Dataset unbatch() const;
+  Dataset rebatch(int64_t batch_size, bool drop_remainder = false) const;
+  // Whole windows, each stacked to one element: tf.data's window(..., drop_remainder=True) and
+  // flat_map(batch).
+  Dataset window(int64_t size, const WindowOptions& options = {}) const;
+
+  // Perfect and without memory wherever elements can be got by index, whatever the buffer size.
+  Dataset shuffle(int64_t buffer_size, const ShuffleOptions& options = {}) const;
+  Dataset shuffle(const ShuffleOptions& options = {}) const;  // over streams: with options.bytes
+  Dataset repeat(int64_t count = -1) const;
+  Dataset take(int64_t count) const;
+  Dataset skip(int64_t count) const;
+  Dataset shard(int64_t num_shards, int64_t index) const;
+  Dataset concatenate(const Dataset& other) const;
+  Dataset enumerate(int64_t start = 0) const;
+  Dataset assert_cardinality(int64_t cardinality) const;
+
+  Dataset cache(const CacheOptions& options = {}) const;
+  Dataset prefetch(int64_t buffer_size, const PrefetchOptions& options = {}) const;
+  Dataset prefetch(const PrefetchOptions& options) const;
+  // Elements that raise DataError are left out, counted and named (report()).
+  Dataset ignore_errors(bool log_warning = false) const;
+  Dataset with_options(const DatasetOptions& options) const;
+
+  int64_t cardinality() const { return node_->cardinality(); }
+  const ElementSpec& element_spec() const { return node_->spec(); }
+  const DatasetOptions& options() const { return options_; }
+  const StageRef& stage() const { return node_; }
+  // The fewest bytes it runs in, and what it will run in. budget() throws DoesNotFit, with a table,
+  // when the memory that was asked for is less than the fewest.
+  Bytes minimum_bytes() const;
+  Bytes budget() const;
+  // The most that an iterator and what it reads can hold: the budget, or less where the stages
+  // cannot use it, with tensors, tables and threads beside it.
+  Bytes bill() const;
+
+  DatasetIterator iterate(uint64_t epoch = 0) const;
+  DatasetIterator begin() const;
+  std::nullptr_t end() const { return nullptr; }
+
+ private:
+  static Dataset make_generator(std::function<std::function<std::optional<Element>()>()> factory,
+                                const ElementSpec& spec, const GeneratorOptions& options);
+  Dataset with(StageRef node) const;
+  Dataset mapped(std::function<Element(const Element&, uint64_t)> function,
+                 const MapOptions& options) const;
+
+  StageRef node_;
+  DatasetOptions options_;
+};
+
+// A running pipeline. One thread at a time. Elements outlive it.
+class DatasetIterator {
+ public:
+  DatasetIterator(const Dataset& dataset, uint64_t epoch);  // throws DoesNotFit
+  DatasetIterator(DatasetIterator&&) noexcept;
+  DatasetIterator& operator=(DatasetIterator&&) noexcept;
+  ~DatasetIterator();  // whatever is under way ends first
+
+  bool next(Element& out);  // false: the end of the epoch
+  std::optional<Element> next();
+  // Begins an epoch; caches stay.
+  void start(uint64_t epoch);
+  int64_t advance(int64_t count);  // passes over elements; how many there were
+
+  // Where it stands: epoch and elements delivered; 32 bytes. A pipeline made of the same stages
+  // goes on with exactly the next element, with whatever threads and budget.
+  std::string save() const;
+  void restore(const std::string& position);  // throws DataError
+
+  uint64_t epoch() const { return epoch_; }
+  int64_t delivered() const { return delivered_; }
+  PipelineReport report() const;
+
+  // For range-for.
+  const Element& operator*() const { return current_; }
+  DatasetIterator& operator++();
+  bool operator!=(std::nullptr_t) const { return !ended_; }
+
+ private:
+  friend class Dataset;
+  Dataset dataset_;
+  std::unique_ptr<Run> run_;
+  IteratorRef root_;
+  uint64_t epoch_ = 0;
+  int64_t delivered_ = 0;
+  Element current_;
+  bool ended_ = false;
+};
+
+}  // namespace pl

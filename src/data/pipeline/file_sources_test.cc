@@ -1,0 +1,163 @@
+// Data sets over files of records: TensorFlow's own, and damaged ones.
+#include "data/pipeline/file_sources.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "data/pipeline/testing.h"
+#include "tests/data_files.h"
+
+namespace pl {
+namespace {
+
+using testing::expect_data_error;
+using testing::golden_file;
+using testing::read_bytes;
+using testing::TempFolder;
+using testing::write_bytes;
+
+std::string text_of(const Tensor& tensor) {
+  return {tensor.data_as<const char>(), static_cast<size_t>(tensor.meta().bytes())};
+}
+
+std::vector<std::string> texts(const Dataset& data, uint64_t epoch = 0) {
+  std::vector<std::string> list;
+  DatasetIterator iterator = data.iterate(epoch);
+  for (Element element; iterator.next(element);) list.push_back(text_of(element[0]));
+  return list;
+}
+
+const std::vector<FieldSpec> kLabel{{"label", Dtype::int64, Shape{1}}};
+
+TEST(TfRecordDataset, ReadsTensorFlowsExamplesPlainAndCompressed) {
+  for (const char* name : {"tf.tfrecord", "tf.tfrecord.gz", "tf.tfrecord.zlib"}) {
+    const Dataset records = tfrecord_dataset({golden_file("formats/" + std::string(name))});
+    EXPECT_EQ(records.stage()->indexable(), std::string(name) == "tf.tfrecord");
+    EXPECT_EQ(numbers(parse_examples(records, kLabel, {.num_parallel_calls = 2})),
+              (std::vector<int64_t>{3, 7, -1}));
+  }
+  const std::string plain = golden_file("formats/tf.tfrecord");
+  const Dataset twice = tfrecord_dataset({plain, plain});
+  EXPECT_EQ(twice.cardinality(), 6);
+  std::vector<int64_t> labels = numbers(parse_examples(twice, kLabel).shuffle());
+  std::sort(labels.begin(), labels.end());
+  EXPECT_EQ(labels, (std::vector<int64_t>{-1, -1, 3, 3, 7, 7}));
+  // The index knows the longest record, and the bound is no larger.
+  EXPECT_LT(twice.minimum_bytes(), 64 * kKiB);
+}
+
+TEST(TfRecordDataset, AWrongCheckSumStopsOrIsSkipped) {
+  const TempFolder folder;
+  std::string bytes = read_bytes(golden_file("formats/tf.tfrecord"));
+  bytes[12 + 5] ^= 1;  // in the first record
+  write_bytes(folder / "bad.tfrecord", bytes);
+  const Dataset data = parse_examples(tfrecord_dataset({folder / "bad.tfrecord"}), kLabel);
+  expect_data_error([&] { numbers(data); }, "bad.tfrecord");
+  EXPECT_EQ(numbers(data.ignore_errors()), (std::vector<int64_t>{7, -1}));
+}
+
+TEST(TfRecordDataset, FeaturesThatAreNotThereAreNamed) {
+  const Dataset records = tfrecord_dataset({golden_file("formats/tf.tfrecord")});
+  expect_data_error(
+      [&] {
+        numbers(parse_examples(records, {{"age", Dtype::int64, Shape()}}));
+      },
+      "feature age: expected one");
+  expect_data_error(
+      [&] {
+        numbers(parse_examples(records, {{"label", Dtype::float32, Shape{1}}}));
+      },
+      "feature label: expected 1 floats");
+  EXPECT_THROW(parse_examples(records, {{"label", Dtype::uint8, Shape{3}}}), UserError);
+}
+
+TEST(TextLines, AreCutAtTheirEnds) {
+  const TempFolder folder;
+  write_bytes(folder / "a.txt", "one\ntwo\r\n\nlast");
+  write_bytes(folder / "b.txt", "");
+  write_bytes(folder / "c.txt", std::string(40'000, 'x') + "\n");
+  const Dataset lines = text_line_dataset(list_files(folder / "*.txt"));
+  const std::vector<std::string> wanted{"one", "two", "", "last", std::string(40'000, 'x')};
+  EXPECT_EQ(texts(lines), wanted);
+  DatasetIterator iterator = lines.iterate();
+  iterator.advance(3);
+  EXPECT_EQ(text_of(iterator.next().value()[0]), "last");
+  expect_data_error([&] { texts(text_line_dataset({folder / "c.txt"}, {.max_bytes = "20KiB"})); },
+                    "c.txt");
+  expect_data_error([&] { list_files(folder / "*.csv"); }, "expected files that match");
+}
+
+TEST(CsvDataset, ReadsColumnsByName) {
+  const TempFolder folder;
+  write_bytes(folder / "t.csv", "a,b,c\n1,0.5,7\n2,\"1.5\",8\n");
+  const Dataset data = csv_dataset({folder / "t.csv"},
+                                   {{"c", Dtype::int64, Shape()}, {"b", Dtype::float32, Shape()}});
+  EXPECT_EQ(numbers(data), (std::vector<int64_t>{7, 8}));
+  DatasetIterator iterator = data.batch(2).iterate();
+  EXPECT_EQ(iterator.next().value()[1].data_as<float>()[1], 1.5f);
+  write_bytes(folder / "q.csv", "a\n\"open\n");
+  expect_data_error(
+      [&] {
+        numbers(csv_dataset({folder / "q.csv"}, {{"a", Dtype::int64, Shape()}}));
+      },
+      "q.csv");
+  expect_data_error(
+      [&] {
+        numbers(csv_dataset({folder / "t.csv"}, {{"d", Dtype::int64, Shape()}}));
+      },
+      "expected a column d");
+  expect_data_error(
+      [&] {
+        numbers(csv_dataset({folder / "t.csv"}, {{"b", Dtype::int64, Shape()}}));
+      },
+      "line 2, column b");
+}
+
+std::string tar_entry(const std::string& name, const std::string& bytes) {
+  std::string header(512, '\0');
+  header.replace(0, name.size(), name);
+  header.replace(100, 7, "0000644");
+  char size[13];
+  std::snprintf(size, sizeof(size), "%011zo", bytes.size());
+  header.replace(124, 11, size);
+  header[156] = '0';
+  header.replace(257, 8, std::string("ustar\00000", 8));
+  header.replace(148, 8, "        ");
+  unsigned sum = 0;
+  for (unsigned char c : header) sum += c;
+  char check[8];
+  std::snprintf(check, sizeof(check), "%06o", sum);
+  header.replace(148, 7, std::string(check, 7));
+  std::string padded = bytes;
+  padded.resize((bytes.size() + 511) / 512 * 512, '\0');
+  return header + padded;
+}
+
+TEST(TarDataset, SamplesAreNeighboursOfOneName) {
+  const TempFolder folder;
+  std::string tar;
+  for (int i = 0; i < 5; ++i)
+    tar += tar_entry("s" + std::to_string(i) + ".txt", "text " + std::to_string(i)) +
+           tar_entry("s" + std::to_string(i) + ".cls", std::to_string(i));
+  write_bytes(folder / "x.tar", tar + std::string(1024, '\0'));
+  const Dataset data = tar_dataset({folder / "x.tar"}, {"cls", "txt"});
+  EXPECT_EQ(data.cardinality(), 5);
+  EXPECT_EQ(texts(data), (std::vector<std::string>{"0", "1", "2", "3", "4"}));
+  std::vector<std::string> mixed = texts(data.shuffle());
+  std::sort(mixed.begin(), mixed.end());
+  EXPECT_EQ(mixed, texts(data));
+  expect_data_error([&] { tar_dataset({folder / "x.tar"}, {"jpg"}); },
+                    "sample s0: expected a part jpg");
+  // Text is no image, and says so.
+  expect_data_error(
+      [&] {
+        texts(decode_images(data, "txt", {.size = {4, 4}}));
+      },
+      "expected a JPEG or PNG");
+}
+
+}  // namespace
+}  // namespace pl

@@ -1,0 +1,221 @@
+// shuffle: a keyed permutation where elements can be got by index, a buffer over streams; and the
+// mixing of several data sets.
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/pipeline/shelf.h"
+#include "data/pipeline/stages.h"
+#include "data/shuffle.h"
+
+namespace pl {
+namespace {
+
+class Permute final : public Stage {
+ public:
+  Permute(StageRef input, std::optional<uint64_t> seed, bool each_epoch)
+      : Stage("shuffle", {std::move(input)}), seed_(seed), each_epoch_(each_epoch) {
+    spec_ = this->input().spec();
+    cardinality_ = this->input().cardinality();
+    indexable_ = true;
+  }
+  Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
+  Bytes once(const Sizing& sizing) const override { return input().once(sizing); }
+  std::string options() const override {
+    return "permutation" + (seed_ ? ", seed " + std::to_string(*seed_) : "");
+  }
+  Element get(Run& run, uint64_t epoch, int64_t i) const override {
+    // The keys of its rounds are some 100 ns; an element costs more.
+    const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
+    return input().get(run, epoch, order(i));
+  }
+
+ private:
+  std::optional<uint64_t> seed_;
+  bool each_epoch_;
+};
+
+class BufferShuffle final : public Stage {
+ public:
+  BufferShuffle(StageRef input, int64_t elements, Bytes bytes, std::optional<uint64_t> seed,
+                bool each_epoch)
+      : Stage("shuffle", {std::move(input)}),
+        elements_(elements),
+        bytes_(bytes),
+        seed_(seed),
+        each_epoch_(each_epoch) {
+    spec_ = this->input().spec();
+    cardinality_ = this->input().cardinality();
+  }
+  Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
+  // Fixed before it runs, since the order depends on it.
+  int64_t places(const Sizing& sizing) const {
+    if (bytes_ <= 0) return elements_;
+    const Bytes page = granted(Bytes{1});
+    const Bytes each =
+        spec_.known() ? std::max<Bytes>(1, Shelf::bytes(spec_, 1024, 0) / 1024) : out_bytes(sizing);
+    return std::max<int64_t>(1, (bytes_ - page) / each);
+  }
+  Bytes once(const Sizing& sizing) const override { return floor(sizing); }
+  Bytes floor(const Sizing& sizing) const override {
+    return input().floor(sizing) + out_bytes(sizing) +
+           Shelf::bytes(spec_, places(sizing), out_bytes(sizing));
+  }
+  std::string options() const override {
+    return (bytes_ > 0 ? format_bytes(bytes_) : std::to_string(elements_)) +
+           (seed_ ? ", seed " + std::to_string(*seed_) : "");
+  }
+
+  IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const BufferShuffle& node, Run& run, uint64_t epoch)
+          : input_(node.input().iterate(run, epoch)),
+            shelf_(node.spec(), node.places(run.sizing())),
+            places_(node.places(run.sizing())),
+            seed_(node.seed_.value_or(run.seed())),
+            epoch_(node.each_epoch_ ? epoch : 0),
+            figures_(run.figures(node)) {
+        figures_.buffer = places_;
+      }
+      bool next(Element& out) override {
+        out.clear();
+        Element in;
+        while (!ended_ && held_ < places_) {
+          if (!input_->next(in))
+            ended_ = true;
+          else
+            shelf_.put(held_++, std::move(in));
+          in.clear();
+        }
+        if (held_ == 0) return false;
+        if (held_ > figures_.held_peak) figures_.held_peak = held_;
+        const auto chosen = static_cast<int64_t>(random_key(seed_, epoch_, drawn_++) %
+                                                 static_cast<uint64_t>(held_));
+        out = shelf_.take(chosen);
+        shelf_.move(--held_, chosen);
+        ++figures_.elements;
+        return true;
+      }
+
+     private:
+      IteratorRef input_;
+      Shelf shelf_;
+      const int64_t places_;
+      const uint64_t seed_, epoch_;
+      StageFigures& figures_;
+      int64_t held_ = 0;
+      uint64_t drawn_ = 0;
+      bool ended_ = false;
+    };
+    return std::make_unique<Iterate>(*this, run, epoch);
+  }
+
+ private:
+  int64_t elements_;
+  Bytes bytes_;
+  std::optional<uint64_t> seed_;
+  bool each_epoch_;
+};
+
+class Sample final : public Stage {
+ public:
+  Sample(std::vector<StageRef> inputs, std::vector<double> weights, std::optional<uint64_t> seed,
+         bool stop_on_empty)
+      : Stage("sample_from_datasets", std::move(inputs)),
+        weights_(std::move(weights)),
+        seed_(seed),
+        stop_(stop_on_empty) {
+    spec_ = inputs_[0]->spec();
+    for (const StageRef& input : inputs_)
+      if (!merge_specs(spec_, input->spec()))
+        throw UserError("[data] " + name_ + ": expected data sets of one signature, received " +
+                        inputs_[0]->spec().text() + " and " + input->spec().text());
+  }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    Bytes most = 0;
+    for (const StageRef& input : inputs_) most = std::max(most, input->out_bytes(sizing));
+    return most;
+  }
+  Bytes once(const Sizing& sizing) const override { return floor(sizing); }
+  Bytes floor(const Sizing& sizing) const override {
+    Bytes sum = 0;
+    for (const StageRef& input : inputs_) sum += input->floor(sizing);
+    return sum;
+  }
+
+  IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const Sample& node, Run& run, uint64_t epoch)
+          : node_(node),
+            weights_(node.weights_),
+            seed_(node.seed_.value_or(run.seed())),
+            epoch_(epoch),
+            figures_(run.figures(node)) {
+        for (const StageRef& input : node.inputs()) inputs_.push_back(input->iterate(run, epoch));
+      }
+      bool next(Element& out) override {
+        out.clear();
+        while (!ended_) {
+          const size_t chosen = draw();
+          if (chosen == inputs_.size()) break;
+          if (inputs_[chosen]->next(out)) {
+            ++figures_.elements;
+            return true;
+          }
+          weights_[chosen] = 0;
+          if (node_.stop_) break;
+        }
+        ended_ = true;
+        return false;
+      }
+
+     private:
+      // As many as there are: all have ended.
+      size_t draw() {
+        double sum = 0;
+        for (double weight : weights_) sum += weight;
+        if (sum <= 0) return inputs_.size();
+        double left =
+            static_cast<double>(random_key(seed_, epoch_, drawn_++) >> 11) * 0x1p-53 * sum;
+        size_t last = 0;
+        for (size_t i = 0; i < weights_.size(); ++i) {
+          if (weights_[i] <= 0) continue;
+          last = i;
+          if ((left -= weights_[i]) < 0) return i;
+        }
+        return last;
+      }
+
+      const Sample& node_;
+      std::vector<double> weights_;
+      const uint64_t seed_, epoch_;
+      StageFigures& figures_;
+      std::vector<IteratorRef> inputs_;
+      uint64_t drawn_ = 0;
+      bool ended_ = false;
+    };
+    return std::make_unique<Iterate>(*this, run, epoch);
+  }
+
+ private:
+  std::vector<double> weights_;
+  std::optional<uint64_t> seed_;
+  bool stop_;
+};
+
+}  // namespace
+
+StageRef permute_stage(StageRef input, std::optional<uint64_t> seed, bool each_epoch) {
+  return std::make_shared<Permute>(std::move(input), seed, each_epoch);
+}
+StageRef buffer_shuffle_stage(StageRef input, int64_t elements, Bytes bytes,
+                              std::optional<uint64_t> seed, bool each_epoch) {
+  return std::make_shared<BufferShuffle>(std::move(input), elements, bytes, seed, each_epoch);
+}
+StageRef sample_stage(std::vector<StageRef> inputs, std::vector<double> weights,
+                      std::optional<uint64_t> seed, bool stop_on_empty) {
+  return std::make_shared<Sample>(std::move(inputs), std::move(weights), seed, stop_on_empty);
+}
+
+}  // namespace pl

@@ -1,0 +1,192 @@
+// Sources: tensors in memory, ranges, generators, and whatever reads by index.
+#include <cstring>
+
+#include "base/error.h"
+#include "data/pipeline/stages.h"
+
+namespace pl {
+namespace {
+
+// A row of a tensor: seen in place where it is aligned as values are, else copied.
+Tensor row_of(const Tensor& tensor, int64_t row) {
+  const Meta meta{tensor.dtype(), tensor.shape().without_front()};
+  const Bytes bytes = meta.bytes();
+  char* at = tensor.data_as<char>() + row * bytes;
+  if (reinterpret_cast<uintptr_t>(at) % 64 == 0 && bytes > 0)
+    return Tensor(meta, std::make_shared<Buffer>(at, bytes, tensor.buffer()));
+  Tensor copy(meta);
+  std::memcpy(copy.data(), at, static_cast<size_t>(bytes));
+  return copy;
+}
+
+class TensorSlices final : public Stage {
+ public:
+  TensorSlices(ElementSpec spec, Tensors tensors)
+      : Stage("tensor_slices", {}), tensors_(std::move(tensors)) {
+    spec_ = std::move(spec);
+    cardinality_ = tensors_[0].shape()[0];
+    indexable_ = true;
+  }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  Bytes beside() const override {
+    Bytes sum = 0;
+    for (const Tensor& tensor : tensors_) sum += tensor.meta().bytes();
+    return sum;
+  }
+  Element get(Run&, uint64_t, int64_t i) const override {
+    Element out;
+    for (const Tensor& tensor : tensors_) out.push_back(row_of(tensor, i));
+    return out;
+  }
+
+ private:
+  Tensors tensors_;
+};
+
+class OneElement final : public Stage {
+ public:
+  OneElement(ElementSpec spec, Tensors tensors)
+      : Stage("tensors", {}), tensors_(std::move(tensors)) {
+    spec_ = std::move(spec);
+    cardinality_ = 1;
+    indexable_ = true;
+  }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  Element get(Run&, uint64_t, int64_t) const override { return tensors_; }
+
+ private:
+  Tensors tensors_;
+};
+
+class Range final : public Stage {
+ public:
+  Range(int64_t begin, int64_t end, int64_t step) : Stage("range", {}), begin_(begin), step_(step) {
+    spec_ = {{{"x", Dtype::int64, Shape()}}};
+    const bool empty = step > 0 ? end <= begin : end >= begin;
+    // In unsigned numbers, since the distance may exceed int64.
+    const auto low = static_cast<uint64_t>(step > 0 ? begin : end),
+               high = static_cast<uint64_t>(step > 0 ? end : begin),
+               size = step > 0 ? static_cast<uint64_t>(step) : -static_cast<uint64_t>(step);
+    cardinality_ = empty ? 0 : static_cast<int64_t>((high - low - 1) / size + 1);
+    indexable_ = true;
+  }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  Element get(Run&, uint64_t, int64_t i) const override {
+    Tensor value(Meta{Dtype::int64, Shape()});
+    *value.data_as<int64_t>() = begin_ + i * step_;
+    return {value};
+  }
+
+ private:
+  int64_t begin_, step_;
+};
+
+class ReaderNode final : public Stage {
+ public:
+  ReaderNode(const std::string& kind, ElementSpec spec, int64_t count, Reader read, Bytes max_bytes,
+             Bytes scratch)
+      : Stage(kind, {}), read_(std::move(read)), max_bytes_(max_bytes), scratch_(scratch) {
+    spec_ = std::move(spec);
+    cardinality_ = count;
+    indexable_ = true;
+  }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    return bound_of(spec_, max_bytes_, sizing);
+  }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing) + scratch_; }
+  Element get(Run& run, uint64_t, int64_t i) const override {
+    return guarded(name_, i, [&] {
+      Element out = read_(i);
+      check_element(spec_, out, name_);
+      check_bound(run, out);
+      return out;
+    });
+  }
+
+ private:
+  void check_bound(Run& run, const Element& out) const {
+    const Bytes bound = out_bytes(run.sizing());
+    if (spec_.known() || granted(out) <= bound) return;
+    throw DataError("expected an element of at most " + format_bytes(bound) + ", received " +
+                    format_bytes(granted(out)) + "; give the source a larger max_bytes");
+  }
+
+  Reader read_;
+  Bytes max_bytes_, scratch_;
+};
+
+class Generator final : public Stage {
+ public:
+  Generator(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes)
+      : Stage("generator", {}), factory_(std::move(factory)), max_bytes_(max_bytes) {
+    spec_ = std::move(spec);
+  }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    return bound_of(spec_, max_bytes_, sizing);
+  }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+
+  IteratorRef iterate(Run& run, uint64_t) const override {
+    class Iterate final : public Iterator {
+     public:
+      Iterate(const Generator& node, Run& run)
+          : node_(node), bound_(node.out_bytes(run.sizing())), figures_(run.figures(node)) {}
+      bool next(Element& out) override {
+        if (ended_) return false;
+        out.clear();
+        const int64_t at = at_++;
+        // What has thrown cannot go on, and is not asked again.
+        ended_ = true;
+        guarded(node_.name(), at, [&] {
+          if (!pull_) pull_ = node_.factory_();
+          std::optional<Element> made = pull_();
+          if (!made) return;
+          out = std::move(*made);
+          ended_ = false;
+          check_element(node_.spec(), out, node_.name());
+          if (granted(out) > bound_)
+            throw DataError("expected an element of at most " + format_bytes(bound_) +
+                            ", received " + format_bytes(granted(out)) +
+                            "; give the generator a larger max_bytes");
+        });
+        if (!ended_) ++figures_.elements;
+        return !ended_;
+      }
+
+     private:
+      const Generator& node_;
+      const Bytes bound_;
+      StageFigures& figures_;
+      Pull pull_;
+      int64_t at_ = 0;
+      bool ended_ = false;
+    };
+    return std::make_unique<Iterate>(*this, run);
+  }
+
+ private:
+  std::function<Pull()> factory_;
+  Bytes max_bytes_;
+};
+
+}  // namespace
+
+StageRef tensor_slices_stage(ElementSpec spec, Tensors tensors) {
+  return std::make_shared<TensorSlices>(std::move(spec), std::move(tensors));
+}
+StageRef tensors_stage(ElementSpec spec, Tensors tensors) {
+  return std::make_shared<OneElement>(std::move(spec), std::move(tensors));
+}
+StageRef range_stage(int64_t begin, int64_t end, int64_t step) {
+  return std::make_shared<Range>(begin, end, step);
+}
+StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
+                      Bytes max_bytes, Bytes scratch) {
+  return std::make_shared<ReaderNode>(kind, std::move(spec), count, std::move(read), max_bytes,
+                                      scratch);
+}
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes) {
+  return std::make_shared<Generator>(std::move(spec), std::move(factory), max_bytes);
+}
+
+}  // namespace pl

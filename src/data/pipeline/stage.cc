@@ -1,0 +1,146 @@
+#include "data/pipeline/stage.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/pipeline/workers.h"
+
+namespace pl {
+namespace {
+
+int count_kind(const Stage& node, const std::string& kind) {
+  int count = 0;
+  const std::string& name = node.name();
+  if (name == kind || (name.starts_with(kind + "_") &&
+                       name.find_first_not_of("0123456789", kind.size() + 1) == std::string::npos))
+    ++count;
+  for (const StageRef& input : node.inputs()) count += count_kind(*input, kind);
+  return count;
+}
+
+class IndexIterator final : public Iterator {
+ public:
+  IndexIterator(const Stage& node, Run& run, uint64_t epoch)
+      : node_(node), run_(run), epoch_(epoch), figures_(run.figures(node)) {}
+  bool next(Element& out) override {
+    if (node_.cardinality() >= 0 && at_ >= node_.cardinality()) return false;
+    out.clear();  // its memory may be wanted for the next
+    out = node_.get(run_, epoch_, at_++);
+    ++figures_.elements;
+    return true;
+  }
+  int64_t advance(int64_t count) override {
+    if (node_.cardinality() >= 0) count = std::min(count, node_.cardinality() - at_);
+    at_ += count;
+    return count;
+  }
+
+ private:
+  const Stage& node_;
+  Run& run_;
+  const uint64_t epoch_;
+  StageFigures& figures_;
+  int64_t at_ = 0;
+};
+
+uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+int64_t Iterator::advance(int64_t count) {
+  Element passed;
+  int64_t done = 0;
+  while (done < count && next(passed)) ++done;
+  return done;
+}
+
+Stage::Stage(const std::string& kind, std::vector<StageRef> inputs) : inputs_(std::move(inputs)) {
+  int same = 0;
+  for (const StageRef& input : inputs_) same += count_kind(*input, kind);
+  name_ = same == 0 ? kind : kind + "_" + std::to_string(same);
+}
+
+Bytes Stage::bound_of(const ElementSpec& spec, Bytes max_bytes, const Sizing& sizing) const {
+  if (spec.known()) return granted(spec);
+  return max_bytes > 0 ? granted(max_bytes) : sizing.unknown;
+}
+
+Bytes Stage::out_bytes(const Sizing& sizing) const { return bound_of(spec_, 0, sizing); }
+
+Bytes Stage::ahead(const Sizing& sizing, int threads) const {
+  Bytes sum = 0;
+  for (const StageRef& input : inputs_) sum += input->ahead(sizing, threads);
+  return sum;
+}
+
+Stage::Rows Stage::rows() const {
+  Rows rows;
+  for (const FieldSpec& field : spec_.fields) {
+    if (field.shape.rank() < 1 || field.shape[0] == kUnknown) return {};
+    if (rows.batch != 0 && field.shape[0] != rows.batch) return {};
+    rows.batch = field.shape[0];
+  }
+  if (cardinality_ >= 0) rows.samples = checked_mul(cardinality_, rows.batch).value_or(-1);
+  rows.endless = cardinality_ == kInfiniteCardinality;
+  return rows;
+}
+
+Element Stage::get(Run&, uint64_t, int64_t) const {
+  throw InternalError("[data] " + name_ + ": its elements come one after another");
+}
+
+IteratorRef Stage::iterate(Run& run, uint64_t epoch) const {
+  check(indexable_, "a stage that iterates or can be indexed");
+  return std::make_unique<IndexIterator>(*this, run, epoch);
+}
+
+Run::Run(StageRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, uint64_t seed)
+    : root_(std::move(root)),
+      ledger_(budget, floor),
+      sizing_(sizing),
+      threads_(threads),
+      seed_(seed),
+      workers_(std::make_unique<Workers>(threads, ledger_.memory())) {
+  std::vector<const Stage*> open{root_.get()};
+  while (!open.empty()) {
+    const Stage* node = open.back();
+    open.pop_back();
+    figures_.emplace(node, std::make_unique<StageFigures>());
+    for (const StageRef& input : node->inputs()) open.push_back(input.get());
+  }
+}
+
+Run::~Run() = default;
+
+StageFigures& Run::figures(const Stage& node) {
+  const auto at = figures_.find(&node);
+  return at == figures_.end() ? others_ : *at->second;
+}
+
+uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place) {
+  constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
+  return mix(mix(mix(seed + kStep) ^ (epoch + 2 * kStep)) + (place + 1) * kStep);
+}
+
+void rethrow_named(const std::string& stage, int64_t place) {
+  const std::string where = "[data] " + stage + ": element " + std::to_string(place) + ": ";
+  try {
+    throw;
+  } catch (const DoesNotFit& error) {
+    throw DoesNotFit(where + error.what());
+  } catch (const InternalError&) {
+    throw;
+  } catch (const BackendError& error) {
+    throw BackendError(where + error.what());
+  } catch (const std::exception& error) {
+    throw DataError(where + error.what());
+  } catch (...) {
+    throw DataError(where + "the function threw something that is no std::exception");
+  }
+}
+
+}  // namespace pl
