@@ -35,3 +35,4 @@
 #include "data/image/image.h"            // image_dataset_from_directory
 #include "data/pipeline/dataset.h"       // Dataset
 #include "data/pipeline/file_sources.h"  // tfrecord_dataset, csv_dataset, ...
+#include "train/what_if.h"               // WhatIfReport

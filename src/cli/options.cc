@@ -122,6 +122,9 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   for (const char* name : kLaterValues)
     app.add_option(name, texts[name], "not built yet")->group("");
   text("--graph", "plan: a bare scheduling problem in this JSON file instead of a model");
+  text("--what-if",
+       "plan: activation,dtype,size: what the plan would be if a layer's activations were computed "
+       "again, its dtype another or its size half; a plan for each layer");
   app.add_flag("--frontier", run.frontier, "plan: every plan worth having, memory against time");
   app.add_flag("--curve", run.curve, "plan: batch size against memory and throughput");
 }
@@ -170,6 +173,9 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--recompute"))
     run.recompute = one_of(*text, "--recompute", {"auto", "off"}) == "auto";
   if (const auto* text = given("--remat")) run.remat = parse_names(*text, "--remat");
+  if (const auto* text = given("--what-if"))
+    for (const std::string& change : parse_names(*text, "--what-if"))
+      run.what_if.push_back(one_of(change, "--what-if", {"activation", "dtype", "size"}));
   if (const auto* text = given("--device"); text && *text != "cpu") {
     if (text->starts_with("cuda") || text->starts_with("null:")) not_built("--device " + *text);
     one_of(*text, "--device", {"cpu"});

@@ -156,6 +156,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
   setup.plan = planner.plan(setup.loop.batch, plan_options);
+  setup.source_bytes = planner.source_bytes + loop_bytes(setup.loop);
   if (purpose == Purpose::train && !setup.plan.complete && setup.plan.process() > system_limit()) {
     plan_options.all = true;  // the message that follows names the smallest plan
     setup.plan = planner.plan(setup.loop.batch, plan_options);

@@ -22,7 +22,8 @@ struct RunSetup {
   SampleSpec sample;
   Sources sources;
   SessionPlan plan;
-  PlanReport report;  // fits, remedies and max_batch filled in
+  Bytes source_bytes = 0;  // of the plan's bill
+  PlanReport report;       // fits, remedies and max_batch filled in
 };
 
 // Everything before memory is reserved. Throws UserError or DataError for bad options and data.

@@ -131,6 +131,7 @@ int run_train(const RunOptions& options) {
   ModelInTraining training{.session = session,
                            .compiled = setup.compiled,
                            .metrics = log_names(session.plan()),
+                           .test_metrics = test_log_names(session.plan()),
                            .epochs = options.epochs,
                            .snapshot = setup.report.snapshot,
                            .callbacks = callbacks};
@@ -139,7 +140,7 @@ int run_train(const RunOptions& options) {
   if (const std::string text = list.warning(); !text.empty()) warn(text);
   setup.loop.start = training.state.position;
   setup.loop.time_kernels = true;
-  ProgressBar bar(out, log_names(session.plan()));
+  ProgressBar bar(out, training.metrics, training.test_metrics);
   Observers observers{options.json ? nullptr : &bar, &log, &list};
   if (from) tell_resumed(log, training.state.position, options.json ? nullptr : out);
   const LoopResult result =

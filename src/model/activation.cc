@@ -1,7 +1,10 @@
 // The activation functions, with Keras's names, formulas and defaults, composed of ops so that a
 // chain of them runs in one pass. No intermediate result overflows where the answer is finite.
+#include <optional>
+
 #include "base/error.h"
 #include "model/layers.h"
+#include "model/remat.h"
 #include "model/spec.h"
 #include "op/functions.h"
 
@@ -169,7 +172,11 @@ void check_activation(const std::string& activation, bool any_shape) {
 Tensor activate(const std::string& activation, const Tensor& x) {
   const Spec spec = parsed(activation);
   for (const ActivationEntry& entry : kActivations)
-    if (spec.name == entry.spec.name) return entry.apply(x, spec);
+    if (spec.name == entry.spec.name) {
+      std::optional<RematScope> scope;
+      if (RematActivations::wanted()) scope.emplace("activation");
+      return entry.apply(x, spec);
+    }
   return x;
 }
 

@@ -25,6 +25,7 @@ class Conv2DLayer final : public Layer {
     name = options_.name;
   }
   const char* kind() const override { return "Conv2D"; }
+  int64_t* size() override { return &filters_; }
   std::string config() const override {
     return std::to_string(filters_) + " " + text_of(kernel_) + " " + options_.padding + " " +
            options_.activation;
@@ -75,7 +76,9 @@ class Conv2DLayer final : public Layer {
 }  // namespace
 
 LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options) {
-  return LayerRef(std::make_shared<Conv2DLayer>(filters, kernel_size, std::move(options)));
+  const std::string dtype = options.dtype;
+  return LayerRef(std::make_shared<Conv2DLayer>(filters, kernel_size, std::move(options)))
+      .dtype(dtype);
 }
 
 }  // namespace pl

@@ -20,6 +20,7 @@ class DenseLayer final : public Layer {
     name = options_.name;
   }
   const char* kind() const override { return "Dense"; }
+  int64_t* size() override { return &units_; }
   bool supports_masking() const override { return true; }
   std::string config() const override { return std::to_string(units_) + " " + options_.activation; }
 
@@ -53,7 +54,8 @@ class DenseLayer final : public Layer {
 }  // namespace
 
 LayerRef Dense(int64_t units, DenseOptions options) {
-  return LayerRef(std::make_shared<DenseLayer>(units, std::move(options)));
+  const std::string dtype = options.dtype;
+  return LayerRef(std::make_shared<DenseLayer>(units, std::move(options))).dtype(dtype);
 }
 
 }  // namespace pl

@@ -225,8 +225,10 @@ class EinsumDenseLayer final : public Layer {
 
 LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
                      EinsumDenseOptions options) {
+  const std::string dtype = options.dtype;
   return LayerRef(std::make_shared<EinsumDenseLayer>(std::move(equation), std::move(output_shape),
-                                                     std::move(options)));
+                                                     std::move(options)))
+      .dtype(dtype);
 }
 
 }  // namespace pl

@@ -111,7 +111,9 @@ class TiedDenseLayer final : public Layer {
 }  // namespace
 
 LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions options) {
-  return LayerRef(std::make_shared<EmbeddingLayer>(input_dim, output_dim, std::move(options)));
+  const std::string dtype = options.dtype;
+  return LayerRef(std::make_shared<EmbeddingLayer>(input_dim, output_dim, std::move(options)))
+      .dtype(dtype);
 }
 LayerRef PositionalEmbedding(PositionalEmbeddingOptions options) {
   return LayerRef(std::make_shared<PositionalEmbeddingLayer>(std::move(options)));

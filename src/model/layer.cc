@@ -54,6 +54,18 @@ std::vector<Symbolic> Layer::connect(const std::shared_ptr<Layer>& self,
   }
 }
 
+LayerRef LayerRef::dtype(const std::string& policy) const {
+  if (policy.empty()) return *this;
+  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
+  layer_->dtype = policy_from_name(policy);
+  if (!layer_->dtype)
+    throw UserError("[build] " + path +
+                    " dtype: expected float32, float64, mixed_bfloat16 or mixed_float16, received "
+                    "'" +
+                    policy + "'");
+  return *this;
+}
+
 Tensor LayerRef::operator()(const Tensor& in) const { return (*this)(Tensors{in}); }
 
 Tensor LayerRef::operator()(const Tensors& in) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -13,6 +14,7 @@
 namespace pl {
 
 class Layer;
+class WeightValues;
 
 struct Weight {
   std::string name;  // "kernel"
@@ -25,6 +27,8 @@ struct Weight {
   size_t index = 0;
   std::string regularizer = "";  // model/regularizer.h; its penalty is part of the loss
   std::string constraint = "";   // model/constraint.h; applied behind each update
+  std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
+  std::optional<Policy> dtype = {};  // of the layer inside its layer that uses it
 };
 
 // How a weight starts and what it is held to, in the words of the layer's options.
@@ -54,6 +58,17 @@ struct LayerCall {
 
 class Symbolic;
 
+// Which of the layers made in a RematScope (remat.h) are checkpointed.
+struct RematRule {
+  std::string mode = "full";  // "activations", "output_size", "list_of_layers"; "" none
+  int64_t output_size_threshold = 1024;
+  std::vector<std::string> layer_names = {};
+
+  // Whether a layer is, as a whole; `output`: of one sample.
+  bool covers(const std::string& name, const Shape& output) const;
+};
+std::shared_ptr<const RematRule> current_remat_rule();
+
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -78,12 +93,27 @@ class Layer {
     return supports_masking() ? call.mask(0) : Tensor();
   }
 
+  // For questions of what if: the number that sets the size of its output (units, filters), or
+  // null; and its weights, put aside while it is built for other shapes.
+  virtual int64_t* size() { return nullptr; }
+  std::vector<Weight> exchange_weights(std::vector<Weight> weights) {
+    return std::exchange(weights_, std::move(weights));
+  }
+
   std::string name;                  // given by the user, or by the network ("dense_1")
   std::string activity_regularizer;  // of the output, divided by the batch; added to the loss
   // False: training leaves its weights as they are, and keeps neither gradients nor optimiser state
   // for them. compile() settles it.
   bool trainable = true;
   bool remat = false;  // what it computes on the way is computed again for its gradient
+  std::shared_ptr<const RematRule> remat_rule =
+      current_remat_rule();  // of the scope it was made in
+  bool remats(const Shape& output) const {
+    return remat || (remat_rule && remat_rule->covers(name, output));
+  }
+  // Keras's dtype argument, a policy: what it computes in, to which floating inputs are cast. None:
+  // the model's. Variables are the model's in any case.
+  std::optional<Policy> dtype;
   const std::vector<Weight>& weights() const { return weights_; }
   int64_t parameters() const;  // elements of its own weights
 
@@ -117,6 +147,9 @@ class LayerRef {
   // dimension 0.
   Tensor operator()(const Tensor& in) const;
   Tensor operator()(const Tensors& in) const;
+  // Keras's dtype argument, the name of a policy: "float32" in a mixed_bfloat16 model, say. An
+  // empty name changes nothing. Throws UserError.
+  LayerRef dtype(const std::string& policy) const;
   Layer* operator->() const { return layer_.get(); }
   const std::shared_ptr<Layer>& get() const { return layer_; }
 

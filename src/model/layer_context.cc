@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "model/network.h"
+#include "model/remat.h"
+#include "op/cast.h"
 #include "op/recorder.h"
 #include "op/step_params.h"
 
@@ -33,13 +35,15 @@ class FunctionLayer::Building final : public LayerContext {
         recorder_(recorder),
         params_(recorder.input("step_params", step_params_meta(), false)) {}
 
-  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in) override {
+  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in,
+              std::optional<bool> /*training*/) override {
     std::vector<Shape> shapes;
     for (const Tensor& tensor : in) shapes.push_back(tensor.shape().without_front());
     auto& layers = owner_.layers_;
     if (std::find(layers.begin(), layers.end(), layer) == layers.end()) {
       layers.push_back(layer);
       name_layers(layers);
+      owner_.shapes_.emplace_back();
     }
     try {
       layer->build(shapes);
@@ -51,7 +55,11 @@ class FunctionLayer::Building final : public LayerContext {
       weights.push_back(recorder_.variable(layer->name + "/" + weight.name + std::to_string(calls_),
                                            {in[0].dtype(), weight.shape}, Category::parameters));
     const PathScope scope(&recorder_, layer->name);
-    return layer->call({in, weights, false, params_, stream_of(layer->name, calls_++)});
+    const auto at = std::find(layers.begin(), layers.end(), layer) - layers.begin();
+    Shape& shape = owner_.shapes_[static_cast<size_t>(at)];
+    const Tensor out = layer->call({in, weights, false, params_, stream_of(layer->name, calls_++)});
+    shape = out.shape().without_front();
+    return out;
   }
 
  private:
@@ -67,14 +75,18 @@ class FunctionLayer::Calling final : public LayerContext {
   Calling(const FunctionLayer& owner, const LayerCall& outer, Recorder* recorder)
       : owner_(owner), outer_(outer), recorder_(recorder) {}
 
-  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in) override {
+  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& given,
+              std::optional<bool> training) override {
     size_t first = 0;
     for (const auto& known : owner_.layers_) {
       const size_t count = known->weights().size();
       if (known == layer) {
         const PathScope scope(recorder_, layer->name);
-        return layer->call({in, outer_.weights.subspan(first, count), outer_.training,
-                            outer_.step_params, stream_of(owner_.name + layer->name, calls_++)});
+        const Tensors in = cast_inputs(*layer, given);
+        const RematActivations activations(*layer);
+        return layer->call({in, outer_.weights.subspan(first, count),
+                            training.value_or(outer_.training), outer_.step_params,
+                            stream_of(owner_.name + layer->name, calls_++)});
       }
       first += count;
     }
@@ -84,6 +96,20 @@ class FunctionLayer::Calling final : public LayerContext {
   }
 
  private:
+  // To what a layer computes in, where some of them have a policy of their own.
+  Tensors cast_inputs(const Layer& layer, const Tensors& in) const {
+    const bool policies = std::any_of(owner_.layers_.begin(), owner_.layers_.end(),
+                                      [](const auto& known) { return known->dtype.has_value(); });
+    const Dtype outer = outer_.in[0].dtype();
+    if (!policies || (!layer.dtype && !is_floating(outer))) return in;
+    Tensors cast_in;
+    for (const Tensor& tensor : in)
+      cast_in.push_back(is_floating(tensor.dtype())
+                            ? cast(tensor, layer.dtype ? layer.dtype->compute : outer)
+                            : tensor);
+    return cast_in;
+  }
+
   const FunctionLayer& owner_;
   const LayerCall& outer_;
   Recorder* recorder_;
@@ -99,6 +125,7 @@ Shape FunctionLayer::build(const std::vector<Shape>& in) {
   const RecorderScope scope(recorder);
   const Tensor x = recorder.input("x", {Dtype::float32, in[0].with_front(kBatch)}, true);
   layers_.clear();
+  shapes_.clear();
   Tensor y;
   {
     Building building(*this, recorder);
@@ -112,6 +139,7 @@ Shape FunctionLayer::build(const std::vector<Shape>& in) {
     for (const Weight& weight : layer->weights()) {
       weights_.push_back(weight);
       weights_.back().name = layer->name + "/" + weight.name;
+      if (layer->dtype) weights_.back().dtype = layer->dtype;
     }
   return y.shape().without_front();
 }

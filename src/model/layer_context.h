@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,11 @@ namespace pl {
 
 class LayerContext {
  public:
-  virtual Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in) = 0;
+  // `training`: the mode, if it is not that of the call around it.
+  virtual Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in,
+                      std::optional<bool> training = {}) = 0;
+  // Whether it belongs to this model, which then calls itself as usual; others are its layers.
+  virtual bool runs(const void* /*model*/) const { return false; }
   static LayerContext* current();  // null outside of a model's call()
 
  protected:
@@ -36,6 +41,7 @@ class FunctionLayer final : public Layer {
   Shape build(const std::vector<Shape>& in) override;
   Tensor call(const LayerCall& call) const override;
   const std::vector<std::shared_ptr<Layer>>& layers() const { return layers_; }
+  const std::vector<Shape>& shapes() const { return shapes_; }  // of the layers' last outputs
 
  private:
   class Building;
@@ -43,6 +49,7 @@ class FunctionLayer final : public Layer {
   std::string kind_;
   std::function<Body()> body_;
   std::vector<std::shared_ptr<Layer>> layers_;
+  std::vector<Shape> shapes_;
 };
 
 }  // namespace pl

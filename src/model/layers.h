@@ -44,6 +44,7 @@ struct DenseOptions {
   std::string kernel_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef Dense(int64_t units, DenseOptions options = {});
 
@@ -62,6 +63,7 @@ struct Conv2DOptions {
   std::string kernel_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options = {});
 
@@ -203,6 +205,7 @@ struct EmbeddingOptions {
   std::string embeddings_constraint = "";
   bool mask_zero = false;  // token 0 is padding: masked
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions options = {});
 
@@ -236,6 +239,7 @@ struct LayerNormalizationOptions {
   std::string beta_constraint = "";
   std::string gamma_constraint = "";
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
 
@@ -256,6 +260,7 @@ struct BatchNormalizationOptions {
   std::string beta_constraint = "";
   std::string gamma_constraint = "";
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef BatchNormalization(BatchNormalizationOptions options = {});
 
@@ -297,6 +302,7 @@ struct EinsumDenseOptions {
   std::string kernel_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
                      EinsumDenseOptions options = {});
@@ -316,6 +322,7 @@ struct MultiHeadAttentionOptions {
   std::string kernel_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";  // LayerRef::dtype()
 };
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim,
                             MultiHeadAttentionOptions options = {});

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "model/loss_formulas.h"
 #include "op/functions.h"
+#include "op/observer.h"
 #include "op/recorder.h"
 
 namespace pl::formula {
@@ -9,7 +10,12 @@ namespace {
 
 // The operand of the activation that made `y`, or undefined.
 Tensor operand_of(const Tensor& y, const char* activation) {
-  if (!y.is_symbol()) return {};
+  if (!y.is_symbol()) {
+    for (const OpObserver* observer : observing())
+      if (const Tensor operand = observer->operand_of(y, activation); operand.defined())
+        return operand;
+    return {};
+  }
   const Graph& graph = y.recorder()->graph();
   const NodeId producer = graph.values[index(y.id())].producer;
   if (producer < 0 || graph.nodes[index(producer)].op != activation) return {};

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "model/regularizer.h"
+#include "model/remat.h"
 #include "op/cast.h"
 #include "op/recorder.h"
 #include "op/scale.h"
@@ -122,7 +123,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
                             .state = !weights[w].trainable,
                             .layer = origin.layer,
                             .index = w,
-                            .values = origin.values});
+                            .values = weights[w].values ? weights[w].values : origin.values,
+                            .dtype = weights[w].dtype ? weights[w].dtype : origin.layer->dtype});
     }
   }
   for (const auto& [symbol, out] : order) {
@@ -213,6 +215,29 @@ int64_t Network::parameters() const {
   return count;
 }
 
+bool Network::has_policies() const {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [](const Call& call) { return call.layer->dtype.has_value(); });
+}
+
+Dtype Network::input_compute(size_t input, Dtype compute) const {
+  std::optional<Dtype> widest;
+  for (const Call& call : calls_)
+    for (int slot : call.in)
+      if (slot == static_cast<int>(input)) {
+        const Dtype wanted = compute_of(call, compute);
+        if (!widest || size_of(wanted) > size_of(*widest)) widest = wanted;
+      }
+  return widest.value_or(compute);
+}
+
+Tensor Network::cast_weight(size_t w, const Tensor& weight, Dtype compute) const {
+  if (weights_[w].dtype) compute = weights_[w].dtype->compute;
+  const bool kept =
+      size_of(compute) >= size_of(weight.dtype()) || weight.shape().rank() < 2 || weights_[w].state;
+  return kept ? weight : cast(weight, compute);
+}
+
 Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
                       const Tensor& step_params, Dtype compute, NetworkNotes* notes) const {
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
@@ -222,25 +247,26 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   Recorder* recorder = inputs[0].recorder();
   Tensors narrow(weights.size());  // each weight is cast once a step
-  auto cast_weight = [&](size_t w) {
-    const bool kept = size_of(compute) >= size_of(weights[w].dtype()) ||
-                      weights[w].shape().rank() < 2 || weights_[w].state;
-    if (kept) return weights[w];
-    if (!narrow[w].defined()) narrow[w] = cast(weights[w], compute);
+  auto own_weight = [&](size_t w) {
+    if (!narrow[w].defined()) narrow[w] = cast_weight(w, weights[w], compute);
     return narrow[w];
   };
+  const bool policies = has_policies();
+  const std::string salt = notes && notes->salt != 0 ? "@" + std::to_string(notes->salt) : "";
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
     Tensors in, own, masks_in;
     std::vector<Tensors> more_in;
+    PathScope scope(recorder, call.path);
     for (int slot : call.in) {
-      in.push_back(slots[static_cast<size_t>(slot)]);
+      const Tensor& operand = slots[static_cast<size_t>(slot)];
+      const bool casts = policies && is_floating(operand.dtype());
+      in.push_back(casts ? cast(operand, compute_of(call, compute)) : operand);
       masks_in.push_back(masks[static_cast<size_t>(slot)]);
       more_in.push_back(more[static_cast<size_t>(slot)]);
     }
-    PathScope scope(recorder, call.path);
-    for (int weight : call.weights) own.push_back(cast_weight(static_cast<size_t>(weight)));
-    const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c)) >> 1);
+    for (int weight : call.weights) own.push_back(own_weight(static_cast<size_t>(weight)));
+    const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c) + salt) >> 1);
     const LayerCall made{in,
                          own,
                          call.training.value_or(training),
@@ -250,6 +276,7 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
                          masks_in,
                          &more[static_cast<size_t>(call.out)],
                          more_in};
+    const RematActivations activations(*call.layer);
     const Tensor out = call.layer->call(made);
     slots[static_cast<size_t>(call.out)] = out;
     masks[static_cast<size_t>(call.out)] = call.layer->compute_mask(made);

@@ -22,12 +22,15 @@ struct NetworkWeight {
   std::shared_ptr<Layer> layer = nullptr;  // whose weights()[index] it is
   size_t index = 0;
   std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
+  std::optional<Policy> dtype = {};  // its layer's, where that has one of its own
 };
 
 // What a call of a network says beside its outputs.
 struct NetworkNotes {
   Tensors masks;   // as the outputs; undefined where there is none
   Tensors losses;  // scalars that layers add to the loss: activity regularizers
+  // To be set: random layers of calls with different ones draw different numbers.
+  int64_t salt = 0;
 };
 
 class Network {
@@ -71,6 +74,15 @@ class Network {
   // (biases, scales, statistics) stay as they are: ops add them before they round.
   Tensors call(const Tensors& inputs, const Tensors& weights, bool training,
                const Tensor& step_params, Dtype compute, NetworkNotes* notes = nullptr) const;
+  // What is computed in where a layer has a policy of its own: floating inputs are cast to it.
+  bool has_policies() const;
+  Dtype compute_of(const Call& call, Dtype compute) const {
+    return call.layer->dtype ? call.layer->dtype->compute : compute;
+  }
+  // What an input is to be cast to: the widest that a layer wants.
+  Dtype input_compute(size_t input, Dtype compute) const;
+  // A weight as its layer gets it, see there.
+  Tensor cast_weight(size_t w, const Tensor& weight, Dtype compute) const;
 
  private:
   std::vector<Shape> inputs_;

@@ -123,11 +123,13 @@ class BatchNormalizationLayer final : public Layer {
 }  // namespace
 
 LayerRef BatchNormalization(BatchNormalizationOptions options) {
-  return LayerRef(std::make_shared<BatchNormalizationLayer>(std::move(options)));
+  const std::string dtype = options.dtype;
+  return LayerRef(std::make_shared<BatchNormalizationLayer>(std::move(options))).dtype(dtype);
 }
 
 LayerRef LayerNormalization(LayerNormalizationOptions options) {
-  return LayerRef(std::make_shared<LayerNormalizationLayer>(std::move(options)));
+  const std::string dtype = options.dtype;
+  return LayerRef(std::make_shared<LayerNormalizationLayer>(std::move(options))).dtype(dtype);
 }
 
 }  // namespace pl

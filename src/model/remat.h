@@ -5,8 +5,10 @@
 //   x = remat(Dense(512, {.activation = "gelu"}))(x);                      a layer
 //   auto f = remat("tail", [](const Tensor& x) { return tanh(exp(x)); });  a function of tensors
 //   model.compile({..., .remat = {"block_*"}});                            by name
+//   RematScope scope({.mode = "output_size"});    Keras's: the layers made while it lives
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <utility>
 
@@ -20,13 +22,38 @@ inline LayerRef remat(LayerRef layer) {
   return layer;
 }
 
-// All that is recorded while it lives belongs to one scope. Without a trace it does nothing.
 class RematScope {
  public:
-  explicit RematScope(const std::string& name) : path_(RecorderScope::current(), "remat:" + name) {}
+  // All that is recorded while it lives belongs to one scope. Without a trace it does nothing.
+  template <std::convertible_to<std::string> Name>  // a template: {.mode = ...} is no name
+  explicit RematScope(const Name& name)
+      : path_(RecorderScope::current(), "remat:" + std::string(name)) {}
+  // Keras's: for layers made while it lives. "full": each of them; "output_size": those whose
+  // output has more elements a sample than the threshold; "list_of_layers": those named;
+  // "activations": of each its activation function alone. The innermost scope counts; an empty
+  // mode is none. Throws UserError.
+  explicit RematScope(RematRule rule);
+  ~RematScope();
+  RematScope(const RematScope&) = delete;
+  RematScope& operator=(const RematScope&) = delete;
 
  private:
   PathScope path_;
+  std::shared_ptr<const RematRule> previous_ = nullptr;
+  bool rules_ = false;
+};
+
+// While a layer of mode "activations" is called: activate() makes a scope of what it does.
+class RematActivations {
+ public:
+  explicit RematActivations(const Layer& layer);
+  ~RematActivations();
+  RematActivations(const RematActivations&) = delete;
+  RematActivations& operator=(const RematActivations&) = delete;
+  static bool wanted();
+
+ private:
+  bool previous_;
 };
 
 // A function whose calls within one trace share a scope.

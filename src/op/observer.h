@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "op/op.h"
 
@@ -15,6 +16,8 @@ class OpObserver {
   // A variable, known by its address, was read as `value`.
   virtual void on_read(const void* variable, const Tensor& value, bool trainable) = 0;
   virtual bool recording() const = 0;
+  // The first operand of the op by which `value` was made, if it was this one and it remembers.
+  virtual Tensor operand_of(const Tensor& /*value*/, std::string_view /*op*/) const { return {}; }
 
  protected:
   ~OpObserver() = default;

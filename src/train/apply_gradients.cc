@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "op/pointwise.h"
 #include "op/step_params.h"
 #include "train/function_trace.h"
 #include "train/optimizer.h"
@@ -74,22 +75,41 @@ class Writing {
 
 int64_t Optimizer::iterations() const { return variables_ ? variables_->iterations : 0; }
 
+Tensor Optimizer::scale_loss(const Tensor& loss) {
+  if (StepHooks* step = StepHooks::current()) {
+    const Tensor scale = step->loss_scale(*this, loss.dtype());
+    return scale.defined() ? multiply(loss, scale) : loss;
+  }
+  if (iterations_slot() < 0 && !update_options().loss_scale_factor) return loss;
+  OptimizerState state;
+  if (iterations_slot() >= 0) {
+    make_shared_slots(loss.dtype());
+    for (const Variable& shared : variables_->shared) state.shared.push_back(shared.value());
+  }
+  return multiply(loss, seed(state, loss.dtype()));
+}
+
+void Optimizer::make_shared_slots(Dtype dtype) {
+  if (variables_) return;
+  variables_ = std::make_shared<SlotVariables>();
+  for (const Slot& slot : shared_slots(dtype))
+    variables_->shared.push_back(make_slot(slot, name()));
+}
+
 void Optimizer::apply_gradients(const GradientsAndVariables& list) {
   if (list.empty()) throw UserError("[apply_gradients] expected gradients, received none");
-  if (!variables_) {
-    variables_ = std::make_shared<SlotVariables>();
-    for (const Slot& slot : shared_slots(list.front().second.dtype()))
-      variables_->shared.push_back(make_slot(slot, name()));
-  }
+  for (const auto& [gradient, variable] : list)
+    if (gradient.defined() && gradient.meta() != variable.meta())
+      throw UserError("[apply_gradients] " + variable.name() + ": expected a gradient of " +
+                      variable.meta().text() + ", received " + gradient.meta().text());
+  if (StepHooks* step = StepHooks::current()) return step->apply_gradients(*this, list);
+  make_shared_slots(list.front().second.dtype());
   SlotVariables& own = *variables_;
   Writing writing;
   OptimizerState state;
   Tensors gradients;
   state.shared = writing(own.shared);
   for (const auto& [gradient, variable] : list) {
-    if (gradient.defined() && gradient.meta() != variable.meta())
-      throw UserError("[apply_gradients] " + variable.name() + ": expected a gradient of " +
-                      variable.meta().text() + ", received " + gradient.meta().text());
     auto [at, fresh] = own.of.try_emplace(variable.state().get());
     if (fresh) {
       at->second.weight = variable;

@@ -41,12 +41,13 @@ struct ModelInTraining {
 
   Session& session;
   const Compiled& compiled;
-  std::vector<std::string> metrics;  // names in logs, without "loss"
-  int64_t epochs = 0;                // of this run
-  TrainState state = {};             // as of the last step; callbacks' part is filled in on saving
-  Bytes snapshot = 0;                // granted for writing checkpoints beside training
-  bool resumed = false;              // goes on from a checkpoint
-  bool nan_is_handled = false;       // a callback ends training on a non-finite loss
+  std::vector<std::string> metrics;       // names in logs, without "loss"
+  std::vector<std::string> test_metrics;  // and in those of evaluation
+  int64_t epochs = 0;                     // of this run
+  TrainState state = {};        // as of the last step; callbacks' part is filled in on saving
+  Bytes snapshot = 0;           // granted for writing checkpoints beside training
+  bool resumed = false;         // goes on from a checkpoint
+  bool nan_is_handled = false;  // a callback ends training on a non-finite loss
   std::vector<CallbackRef> callbacks = {};
 
   // What is saved: tensors of variables and callbacks, and the state.

@@ -71,11 +71,7 @@ std::unique_ptr<Checkpoint> find_resume(const std::vector<CallbackRef>& callback
 }
 
 CallbackList::CallbackList(ModelInTraining& model, const Checkpoint* from)
-    : model_(model), from_(from) {
-  batch_logs_["loss"] = 0;
-  for (const std::string& metric : model.metrics) batch_logs_[metric] = 0;
-  batch_values_.push_back(&batch_logs_["loss"]);
-  for (const std::string& metric : model.metrics) batch_values_.push_back(&batch_logs_[metric]);
+    : model_(model), from_(from), batch_logs_(model.metrics), test_logs_(model.test_metrics) {
   for (const CallbackRef& callback : model.callbacks) callback->model = &model;
   if (!from) return;
   TrainState state = train_state_from(from->state(), from->folder());
@@ -114,16 +110,23 @@ void CallbackList::on_step_begin(int64_t epoch_step) {
     callback->on_train_batch_begin(epoch_step, none_);
 }
 
-void CallbackList::fill(double loss, const std::vector<double>& metrics) {
-  *batch_values_[0] = loss;
-  for (size_t m = 0; m < metrics.size() && m + 1 < batch_values_.size(); ++m)
-    *batch_values_[m + 1] = metrics[m];
+CallbackList::BatchLogs::BatchLogs(const std::vector<std::string>& metrics) {
+  logs["loss"] = 0;
+  for (const std::string& metric : metrics) logs[metric] = 0;
+  values.push_back(&logs["loss"]);
+  for (const std::string& metric : metrics) values.push_back(&logs[metric]);
+}
+
+Logs& CallbackList::BatchLogs::fill(double loss, const std::vector<double>& metrics) {
+  *values[0] = loss;
+  for (size_t m = 0; m < metrics.size() && m + 1 < values.size(); ++m) *values[m + 1] = metrics[m];
+  return logs;
 }
 
 void CallbackList::on_step(const StepEvent& event) {
-  fill(event.mean_loss, event.mean_metrics);
+  Logs& logs = batch_logs_.fill(event.mean_loss, event.mean_metrics);
   for (const CallbackRef& callback : model_.callbacks)
-    callback->on_train_batch_end(event.epoch_step - 1, batch_logs_);
+    callback->on_train_batch_end(event.epoch_step - 1, logs);
 }
 
 void CallbackList::on_test_begin() {
@@ -135,25 +138,23 @@ void CallbackList::on_test_step_begin(int64_t step) {
 }
 
 void CallbackList::on_test_step(int64_t step, const Evaluated& so_far) {
-  fill(so_far.loss, so_far.metrics);
-  for (const CallbackRef& callback : model_.callbacks)
-    callback->on_test_batch_end(step, batch_logs_);
+  Logs& logs = test_logs_.fill(so_far.loss, so_far.metrics);
+  for (const CallbackRef& callback : model_.callbacks) callback->on_test_batch_end(step, logs);
 }
 
 void CallbackList::on_test_end(const Evaluated& evaluated) {
-  fill(evaluated.loss, evaluated.metrics);
-  for (const CallbackRef& callback : model_.callbacks) callback->on_test_end(batch_logs_);
+  Logs& logs = test_logs_.fill(evaluated.loss, evaluated.metrics);
+  for (const CallbackRef& callback : model_.callbacks) callback->on_test_end(logs);
 }
 
 void CallbackList::on_epoch(const EpochEvent& event) {
   epoch_logs_.clear();
   epoch_logs_["loss"] = event.loss;
   if (event.val_loss) epoch_logs_["val_loss"] = *event.val_loss;
-  for (size_t m = 0; m < model_.metrics.size(); ++m) {
-    if (m < event.metrics.size()) epoch_logs_[model_.metrics[m]] = event.metrics[m];
-    if (m < event.val_metrics.size())
-      epoch_logs_["val_" + model_.metrics[m]] = event.val_metrics[m];
-  }
+  for (size_t m = 0; m < model_.metrics.size() && m < event.metrics.size(); ++m)
+    epoch_logs_[model_.metrics[m]] = event.metrics[m];
+  for (size_t m = 0; m < model_.test_metrics.size() && m < event.val_metrics.size(); ++m)
+    epoch_logs_["val_" + model_.test_metrics[m]] = event.val_metrics[m];
   model_.state.score = event.val_loss.value_or(event.loss);
   for (const CallbackRef& callback : model_.callbacks)
     callback->on_epoch_end(event.epoch - 1, epoch_logs_);

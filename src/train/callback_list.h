@@ -47,14 +47,19 @@ class CallbackList : public TrainObserver {
   bool busy() const override;
 
  private:
-  void fill(double loss, const std::vector<double>& metrics);
+  // A batch's logs: entries stay, values change, so that nothing is allocated in a step.
+  struct BatchLogs {
+    explicit BatchLogs(const std::vector<std::string>& metrics);
+    Logs& fill(double loss, const std::vector<double>& metrics);
+    Logs logs;
+    std::vector<double*> values;  // loss, metrics
+  };
 
   ModelInTraining& model_;
   const Checkpoint* from_;
   std::string warning_;
-  // Entries stay, values change: nothing is allocated in a step.
-  Logs batch_logs_, epoch_logs_, none_;
-  std::vector<double*> batch_values_;  // loss, metrics
+  BatchLogs batch_logs_, test_logs_;
+  Logs epoch_logs_, none_;
 };
 
 }  // namespace pl

@@ -60,6 +60,7 @@ std::string find_non_finite(Session& session, size_t signature, const StepParams
     return value.path + " of the data is " + found.what +
            (value.rows && row < samples.size() ? " in sample " + std::to_string(samples[row]) : "");
   }
+  if (session.eager()) return "";
   session.write_params(signature, params);
   std::string where;
   session.executor(signature).watch_forward([&](const Graph& of, const Executor::Bound& step) {

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -22,6 +21,7 @@
 #include "op/runtime.h"
 #include "trace/tape.h"
 #include "trace/variable.h"
+#include "train/step_data.h"
 
 namespace pl {
 
@@ -43,9 +43,6 @@ struct FunctionPlan {
 };
 
 class FunctionTraces;
-
-// Named results: {"loss": ..., "accuracy": ...}.
-using TensorLogs = std::map<std::string, Tensor>;
 
 // What the template below is made of.
 class FunctionCore {

@@ -11,6 +11,7 @@ namespace pl {
 namespace {
 
 thread_local FunctionTrace* current_trace = nullptr;
+thread_local StepHooks* current_hooks = nullptr;
 
 // Records a call. Values that it meets become inputs, variables become the graph's.
 class Tracer final : public VariableTracer, public FunctionTrace {
@@ -66,7 +67,7 @@ class Tracer final : public VariableTracer, public FunctionTrace {
   }
 
   Graph take() {
-    check_versions();
+    check_versions(recorder_.graph());
     Graph graph = recorder_.take();
     check_graph(graph);
     return graph;
@@ -92,24 +93,6 @@ class Tracer final : public VariableTracer, public FunctionTrace {
     return path;
   }
 
-  // A version must not be read behind the node that replaces it: its bytes are gone by then.
-  void check_versions() const {
-    const Graph& graph = recorder_.graph();
-    std::vector<ValueId> newest;
-    for (const GraphVariable& variable : graph.variables) newest.push_back(variable.first);
-    for (const Node& node : graph.nodes) {
-      for (ValueId in : node.in)
-        if (const Value& value = graph.values[index(in)];
-            value.variable >= 0 && newest[index(value.variable)] != in)
-          throw UserError(graph.variables[index(value.variable)].path + ": expected " + node.op +
-                          " to read it before it is assigned, received a value from before the "
-                          "assignment; compute what needs the old value first");
-      for (ValueId out : node.out)
-        if (const Value& value = graph.values[index(out)]; value.variable >= 0)
-          newest[index(value.variable)] = out;
-    }
-  }
-
   TracedFunction& traced_;
   Recorder recorder_;
   RecorderScope scope_;
@@ -132,6 +115,22 @@ std::vector<bool> carry_rows(const Metas& metas) {
 
 }  // namespace
 
+void check_versions(const Graph& graph) {
+  std::vector<ValueId> newest;
+  for (const GraphVariable& variable : graph.variables) newest.push_back(variable.first);
+  for (const Node& node : graph.nodes) {
+    for (ValueId in : node.in)
+      if (const Value& value = graph.values[index(in)];
+          value.variable >= 0 && newest[index(value.variable)] != in)
+        throw UserError(graph.variables[index(value.variable)].path + ": expected " + node.op +
+                        " to read it before it is assigned, received a value from before the "
+                        "assignment; compute what needs the old value first");
+    for (ValueId out : node.out)
+      if (const Value& value = graph.values[index(out)]; value.variable >= 0)
+        newest[index(value.variable)] = out;
+  }
+}
+
 TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body) {
   TracedFunction traced{.key = key};
   Tracer tracer(traced);
@@ -146,6 +145,10 @@ TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& 
   run_passes(traced.graph);
   return traced;
 }
+
+StepHooks::StepHooks() : previous_(current_hooks) { current_hooks = this; }
+StepHooks::~StepHooks() { current_hooks = previous_; }
+StepHooks* StepHooks::current() { return current_hooks; }
 
 FunctionTrace::FunctionTrace() : previous_(current_trace) { current_trace = this; }
 FunctionTrace::~FunctionTrace() { current_trace = previous_; }

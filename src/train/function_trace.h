@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "train/function.h"
+#include "train/optimizer.h"
 
 namespace pl {
 
@@ -33,6 +34,22 @@ class FunctionTrace {
   FunctionTrace* previous_;
 };
 
+// What optimisers do in a step of a model: their slots are that step's.
+class StepHooks {
+ public:
+  virtual void apply_gradients(Optimizer& optimizer, const GradientsAndVariables& list) = 0;
+  // By what the optimiser wants a loss scaled; undefined: by nothing.
+  virtual Tensor loss_scale(Optimizer& optimizer, Dtype dtype) = 0;
+  static StepHooks* current();  // null outside of such steps
+
+ protected:
+  StepHooks();
+  ~StepHooks();
+
+ private:
+  StepHooks* previous_;
+};
+
 struct FunctionKey {
   Metas metas;
   std::vector<std::string> constants;
@@ -55,6 +72,10 @@ struct TracedFunction {
   std::vector<FunctionOutput> outputs;
   std::vector<std::string> names;
 };
+
+// A version of a variable must not be read behind the node that replaces it: its bytes are gone by
+// then. Throws UserError.
+void check_versions(const Graph& graph);
 
 // Runs the function on symbols, and the passes on what it did. Throws UserError.
 TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body);

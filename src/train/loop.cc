@@ -46,9 +46,10 @@ size_t find_signature(const Session& session, StepKind kind, int64_t batch,
 // Totals over steps: the loss weighted by samples, and the sums of the log's other terms.
 class Means {
  public:
-  explicit Means(const Session& session) : logs_(session.plan().step.logs) {
+  Means(const Session& session, StepKind kind)
+      : logs_((kind == StepKind::train ? session.plan().step : session.plan().test).logs) {
     for (size_t s = 0; s < session.plan().signatures.size(); ++s) {
-      if (session.plan().signatures[s].kind == StepKind::predict) continue;
+      if (session.plan().signatures[s].kind != kind) continue;
       const Graph& graph = session.plan().prepared[s].graph;
       for (const LogTerm& term : logs_) {
         size_t numbers = 1;  // samples
@@ -207,7 +208,7 @@ class Trainer {
         observer_(observer),
         feeder_(options.batch, train),
         timer_(session, options.time_kernels),
-        means_(session) {
+        means_(session, StepKind::train) {
     const LoopPosition& start = options.start;
     if (!start.sums.empty()) means_.read_sums(start.sums);
     means_.write_sums(position_.sums);
@@ -425,7 +426,7 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
 }
 
 Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserver* observer) {
-  Means means(session);
+  Means means(session, StepKind::evaluate);
   Evaluated result;
   result.metrics.resize(means.terms());
   if (observer) observer->on_test_begin();

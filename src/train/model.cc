@@ -100,12 +100,14 @@ std::vector<MetricList> metrics_of(const MetricChoices& choices,
 }
 
 // `outputs`: their names.
-std::vector<Head> make_heads(const CompileOptions& options,
-                             const std::vector<std::string>& outputs) {
+// `custom`: it may have no loss.
+std::vector<Head> make_heads(const CompileOptions& options, const std::vector<std::string>& outputs,
+                             bool custom) {
   const LossChoices& loss = options.loss;
   std::vector<LossChoice> losses = loss.in_order;
   if (loss.every) losses.assign(outputs.size(), *loss.every);
   if (!loss.by_name.empty()) losses = by_output(loss.by_name, outputs, LossChoice(), "loss");
+  if (custom && losses.empty()) losses.resize(outputs.size());
   expect_count("loss", outputs.size(), losses.size());
   std::vector<double> weights = options.loss_weights.in_order;
   if (weights.empty())
@@ -124,7 +126,7 @@ std::vector<Head> make_heads(const CompileOptions& options,
       throw UserError("[compile] " + heads[o].loss->name +
                       ": expected a reduction to one number for training, received 'none'");
   }
-  if (!any)
+  if (!any && !custom)
     throw UserError("[compile] loss: expected one, such as \"sparse_categorical_crossentropy\"");
   return heads;
 }
@@ -135,7 +137,8 @@ void Model::compile(const CompileOptions& options) {
   // A Sequential that waits for its input shape has one output.
   const bool built = state_->network.built();
   std::vector<Head> heads = make_heads(
-      options, built ? state_->network.output_names() : std::vector<std::string>{"output"});
+      options, built ? state_->network.output_names() : std::vector<std::string>{"output"},
+      state_->custom());
   if (policy_from_name(name_of(options.dtype)) != options.dtype)
     throw UserError(
         "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
@@ -151,10 +154,14 @@ void Model::compile(const CompileOptions& options) {
       scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
   state_->compiled =
       Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads), options.remat};
+  state_->compiled->run_eagerly = options.run_eagerly;
+  state_->compiled->fuse = options.fuse;
   if (built) state_->network.settle_trainable();
   state_->iterations = state_->epochs = 0;
   state_->fresh_optimizer = true;
   state_->last.reset();
+  state_->traced_variables.reset();
+  if (!state_->variables) state_->handles.clear();
 }
 
 namespace {

@@ -22,6 +22,7 @@
 #include "train/budget.h"
 #include "train/callbacks.h"
 #include "train/optimizers.h"
+#include "train/step_data.h"
 
 namespace pl {
 
@@ -91,6 +92,10 @@ struct CompileOptions {
   // Checkpointing by hand, beside what the planner does: layers, by path or pattern ("block_*"),
   // or "full", whose activations are computed again for the backward part. See model/remat.h.
   std::vector<std::string> remat = {};
+  // Op by op: the code of layers and steps runs anew on the values of every batch, so that it can
+  // print and be stepped through; slower, and without the planner's help to stay within memory.
+  bool run_eagerly = false;
+  bool fuse = true;  // false: a planned step runs its ops one by one as they were called
 };
 
 // The values of a model's inputs, of its targets or of sample weights: one tensor, or one for each
@@ -174,6 +179,11 @@ using PredictOptions = EvaluateOptions;
 struct SummaryOptions {
   int64_t batch_size = 32;
   int threads = 0;
+  // What training would take if a layer were another, for each layer: "activation" (not kept for
+  // the backward part but computed again), "dtype", "size" (half the units or filters). Each
+  // figure is that of a plan made for it. what_if.h
+  std::vector<std::string> what_if = {};
+  Budget memory = {};  // plans keep within it
 };
 
 struct History {
@@ -195,6 +205,7 @@ struct WeightInfo {
 };
 
 struct ModelState;
+struct WhatIfReport;  // what_if.h
 
 // A network of layers, called functionally. Movable, not copyable. Not for several threads at once.
 class Model {
@@ -244,6 +255,7 @@ class Model {
 
   // Keras's table of layers, with the bytes that training takes.
   std::string summary(const SummaryOptions& options = {});
+  WhatIfReport what_if(const SummaryOptions& options);  // its last part as figures
 
   // Safetensors, with the names of the command line: "conv2d/kernel".
   void save_weights(const std::string& path);
@@ -290,6 +302,17 @@ class Model {
   // functions. It is built by the first data it sees, and must use the same layers whatever these
   // are; fit() plans and runs it like any other model.
   virtual Tensor call(const Tensor& x, bool training);
+
+  // One step of fit() and one of evaluate(), in Keras's words: a class derived from Model may say
+  // what they are. They run on symbols, once for each batch size; fit() plans what they did like
+  // any other step, within its budget. Weights are trainable_variables(); layers and models that
+  // are members are called as in call(); optimizer() or others apply_gradients(). The answer has
+  // figures by name, "loss" among them, which are shown as means over samples.
+  virtual TensorLogs train_step(const StepData& data);
+  virtual TensorLogs test_step(const StepData& data);
+  // For these: compile()'s losses of a prediction, with what regularizers add; its metrics.
+  Tensor compute_loss(const StepData& data, const Tensor& y_pred);
+  TensorLogs compute_metrics(const StepData& data, const Tensor& y_pred);
   std::shared_ptr<ModelState> state_;  // shared with models that were made of this one
 
  private:

@@ -7,6 +7,7 @@
 #include "train/function_trace.h"
 #include "train/model.h"
 #include "train/model_state.h"
+#include "train/step_scope.h"
 
 namespace pl {
 namespace {
@@ -34,6 +35,78 @@ Tensor weight_of(const Variable& variable, bool written) {
 
 }  // namespace
 
+namespace {
+
+// Weights of a model that is a layer of another one, where they exist.
+class MemberValues final : public WeightValues {
+ public:
+  MemberValues(std::weak_ptr<const ModelState> state, size_t at)
+      : state_(std::move(state)), at_(at) {}
+  const void* find(const Layer&, size_t, Dtype dtype) const override {
+    const auto state = state_.lock();
+    if (!state || !state->variables) return nullptr;
+    return state->variables->layout().entries[at_].meta.dtype == dtype ? state->variables->at(at_)
+                                                                       : nullptr;
+  }
+
+ private:
+  std::weak_ptr<const ModelState> state_;
+  size_t at_;
+};
+
+// A model called on tensors in call() of another one, or in its steps.
+class MemberLayer final : public Layer {
+ public:
+  explicit MemberLayer(ModelState& state)
+      : kind_(state.layers.empty() ? "Functional" : "Sequential"), state_(state.weak_from_this()) {
+    if (state.name != "model" && state.name != "sequential" && state.name != "functional")
+      name = state.name;
+  }
+  const char* kind() const override { return kind_; }
+  int64_t vocabulary() const override {
+    const auto state = state_.lock();
+    return state && state->network.built() ? state->network.vocabulary() : 0;
+  }
+  Shape build(const std::vector<Shape>& in) override {
+    const auto state = state_.lock();
+    if (in.size() != 1) throw UserError("expected one input");
+    state->build(in[0]);
+    const Network& network = state->network;
+    if (network.input_shapes().size() != 1 || network.output_shapes().size() != 1)
+      throw UserError("expected a model with one input and one output");
+    weights_.clear();
+    for (size_t i = 0; i < network.weights().size(); ++i) {
+      const NetworkWeight& weight = network.weights()[i];
+      weights_.push_back({.name = weight.path,
+                          .shape = weight.shape,
+                          .initializer = weight.initializer,
+                          .trainable = weight.trainable,
+                          .regularizer = weight.regularizer,
+                          .constraint = weight.constraint,
+                          .values = std::make_shared<MemberValues>(state_, i),
+                          .dtype = weight.dtype});
+    }
+    return network.output_shapes()[0];
+  }
+  Tensor call(const LayerCall& call) const override {
+    const auto state = state_.lock();
+    NetworkNotes notes{.masks = {}, .losses = {}, .salt = call.stream};
+    return state->network.call({call.in[0]}, Tensors(call.weights.begin(), call.weights.end()),
+                               call.training, call.step_params, call.in[0].dtype(), &notes)[0];
+  }
+
+ private:
+  const char* kind_;
+  std::weak_ptr<ModelState> state_;
+};
+
+}  // namespace
+
+const std::shared_ptr<Layer>& ModelState::as_member() {
+  if (!member) member = std::make_shared<MemberLayer>(*this);
+  return member;
+}
+
 Tensor Model::call(const Tensor&, bool) {
   throw UserError("[build] " + state_->name +
                   ": expected layers, or a class derived from Model that overrides call()");
@@ -47,24 +120,45 @@ void Model::bind() {
       return [state](const Tensor& x, bool training) { return state->self->call(x, training); };
     }));
   };
+  state_->step = [state](const StepData& data) {
+    const bool training = StepScope::current()->training();
+    return training ? state->self->train_step(data) : state->self->test_step(data);
+  };
+}
+
+const std::vector<Variable>& ModelState::weight_handles() {
+  if (handles.empty())
+    for (size_t i = 0; i < network.weights().size(); ++i) {
+      const NetworkWeight& weight = network.weights()[i];
+      auto variable = std::make_shared<VariableState>();
+      variable->name = weight.path;
+      variable->meta = {settings().dtype.variable, weight.shape};
+      // Weights are made when one of them is first used; the same object then for as long as
+      // anybody has a handle, though its memory may move.
+      variable->place = [own = variable.get(), state = weak_from_this(), i]() -> void* {
+        if (!own->keeper)
+          if (const auto model = state.lock()) {
+            model->weights();
+            own->keeper = model->variables;
+          }
+        if (!own->keeper)
+          throw UserError("[variable] " + own->name +
+                          ": expected its model to live, which is gone");
+        return static_cast<const Variables*>(own->keeper.get())->at(i);
+      };
+      handles.emplace_back(std::move(variable));
+    }
+  for (size_t i = 0; i < handles.size(); ++i) {
+    handles[i].state()->trainable = network.weights()[i].trainable;
+    if (variables) handles[i].state()->keeper = variables;
+  }
+  return handles;
 }
 
 std::vector<Variable> Model::variables() {
   state_->require_built("variables");
-  const Variables& values = state_->weights();
-  if (state_->handles.empty())
-    for (size_t i = 0; i < state_->network.weights().size(); ++i) {
-      const NetworkWeight& weight = state_->network.weights()[i];
-      auto variable = std::make_shared<VariableState>();
-      variable->name = weight.path;
-      variable->meta = values.layout().entries[i].meta;
-      variable->trainable = weight.trainable;
-      variable->keeper = state_->variables;
-      // The same object for as long as anybody has a handle; its memory may move.
-      variable->place = [all = state_->variables.get(), i] { return all->at(i); };
-      state_->handles.emplace_back(std::move(variable));
-    }
-  return state_->handles;
+  if (!StepScope::current()) state_->weights();
+  return state_->weight_handles();
 }
 
 std::vector<Variable> Model::trainable_variables() {
@@ -78,6 +172,10 @@ Tensor Model::operator()(const Tensor& x, bool training) {
   if (!x.defined() || x.shape().rank() < 1)
     throw UserError("[call] " + state_->name + ": expected samples as rows, received " +
                     (x.defined() ? x.meta().text() : "nothing"));
+  if (StepScope* step = StepScope::current(); step && step->runs(state_.get()))
+    return step->forward({x}, training)[0];
+  if (LayerContext* context = LayerContext::current())
+    return context->call(state_->as_member(), {x}, training);
   if (!state_->network.built()) state_->build(x.shape().without_front());
   const Network& network = state_->network;
   if (network.input_shapes().size() != 1 || x.shape().without_front() != network.input_shapes()[0])
@@ -88,12 +186,50 @@ Tensor Model::operator()(const Tensor& x, bool training) {
   Tensors weights;
   auto moves = [&](size_t i) { return training && network.weights()[i].state; };
   for (size_t i = 0; i < all.size(); ++i) weights.push_back(weight_of(all[i], moves(i)));
-  const Tensor in = cast(x, network.vocabulary() > 0 ? Dtype::int32 : compute);
+  const Tensor in =
+      cast(x, network.vocabulary() > 0 ? Dtype::int32 : network.input_compute(0, compute));
   const Tensor y =
       network.call({in}, weights, training, step_params(*state_, x.shape()[0]), compute)[0];
   for (size_t i = 0; i < all.size() && !VariableTracer::current(); ++i)
     if (moves(i)) all[i].state()->wrote();
   return y;
+}
+
+namespace {
+
+StepScope& step_of(const ModelState& state, const char* call) {
+  StepScope* step = StepScope::current();
+  if (!step || !step->runs(&state))
+    throw UserError("[" + std::string(call) + "] " + state.name +
+                    ": expected to be called in a step of fit() or evaluate(); call those");
+  return *step;
+}
+
+}  // namespace
+
+TensorLogs Model::train_step(const StepData& data) {
+  return step_of(*state_, "train_step").standard(data);
+}
+
+TensorLogs Model::test_step(const StepData& data) {
+  return step_of(*state_, "test_step").standard(data);
+}
+
+Tensor Model::compute_loss(const StepData& data, const Tensor& y_pred) {
+  return step_of(*state_, "compute_loss").loss(data, {y_pred});
+}
+
+TensorLogs Model::compute_metrics(const StepData& data, const Tensor& y_pred) {
+  return step_of(*state_, "compute_metrics").metrics(data, {y_pred});
+}
+
+Compiled ModelState::step_settings() {
+  Compiled compiled = settings();
+  if (!custom()) return compiled;
+  compiled.step.model = this;
+  compiled.step.variables = weight_handles();
+  compiled.step.run = step;
+  return compiled;
 }
 
 void ModelState::detach_readers() {

@@ -89,6 +89,52 @@ TEST(ModelMemory, PlanIsWhatFitUses) {
   EXPECT_GT(*model.plan({.memory = "256MiB"}).max_batch, 32);
 }
 
+// The smallest budget that a refusal names.
+Bytes smallest_named(const std::string& message) {
+  const std::string words = "smallest budget that fits: memory = ";
+  const size_t at = message.find(words);
+  if (at == std::string::npos) throw std::runtime_error(message);
+  return std::stoll(message.substr(at + words.size()));
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const DoesNotFit& error) {
+    return error.what();
+  }
+  return "it fits";
+}
+
+TEST(ModelMemory, EvaluateAndPredictKeepWithinTheBudget) {
+  Sequential model = wide(4096);
+  Tensor x({Dtype::float32, {2048, 256}}), y = zeros({Dtype::int32, {2048}});
+  for (int64_t i = 0; i < x.meta().elements(); ++i)
+    x.data_as<float>()[i] = static_cast<float>(i * 7919 % 1024) / 1024.f;
+  EvaluateOptions options{.batch_size = 2048, .threads = 1};
+  const double loss = model.evaluate(x, y, options).at("loss");
+  const Tensor predicted = model.predict(x, options);
+  // As one batch each takes 32 MiB for the hidden layer; in parts far less.
+  options.memory = kMiB;
+  const Bytes evaluating = smallest_named(refusal([&] { model.evaluate(x, y, options); }));
+  // What this process holds besides is not on the bill.
+  constexpr Bytes kOthers = 8 * kMiB;
+  options.memory = evaluating + kOthers;
+  EXPECT_NEAR(model.evaluate(x, y, options).at("loss"), loss, 1e-5);
+  options.memory = evaluating - 1;
+  EXPECT_NE(refusal([&] { model.evaluate(x, y, options); }), "it fits");
+  options.memory = kMiB;
+  const Bytes predicting = smallest_named(refusal([&] { model.predict(x, options); }));
+  options.memory = predicting + kOthers;
+  const Tensor again = model.predict(x, options);
+  for (int64_t i = 0; i < again.meta().elements(); ++i)
+    ASSERT_NEAR(again.data_as<float>()[i], predicted.data_as<float>()[i], 1e-4);
+  options.memory = predicting + 32 * kMiB;  // more than the unsplit one takes
+  EXPECT_EQ(refusal([&] { model.predict(x, options); }), "it fits");
+  EXPECT_LT(evaluating, 40 * kMiB);
+}
+
 TEST(ModelMemory, TransientMemoryGoesBackAfterFit) {
   Sequential model = wide(4096);
   const Tensor x = zeros({Dtype::float32, {4096, 256}}), y = zeros({Dtype::int32, {4096}});

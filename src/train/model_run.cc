@@ -12,7 +12,6 @@
 #include "train/model_state.h"
 #include "train/observers.h"
 #include "train/progress_bar.h"
-#include "train/summary.h"
 
 namespace pl {
 namespace {
@@ -268,6 +267,7 @@ History Model::fit(Source& data, const FitOptions& given) {
   ModelInTraining training{.session = session,
                            .compiled = compiled,
                            .metrics = log_names(session.plan()),
+                           .test_metrics = test_log_names(session.plan()),
                            .epochs = options.epochs,
                            .snapshot = report.snapshot,
                            .callbacks = options.callbacks};
@@ -295,7 +295,7 @@ History Model::fit(Source& data, const FitOptions& given) {
                          .epochs_before = training.state.epochs_before,
                          .start = training.state.position};
   CounterObserver counters(*state_, training.state);
-  ProgressBar bar(stdout, training.metrics, options.verbose == 1);
+  ProgressBar bar(stdout, training.metrics, training.test_metrics, options.verbose == 1);
   Observers observers{&counters, options.verbose > 0 ? &bar : nullptr, &callbacks};
   const LoopResult result =
       run_training(session, loop, *sources.train, sources.validation, observers);
@@ -456,18 +456,6 @@ PlanReport Model::plan(const FitOptions& options) {
   PlanReport report = call.plan(options.memory, true);
   call.keep_plan();
   return report;
-}
-
-std::string Model::summary(const SummaryOptions& options) {
-  state_->require_built("summary");
-  if (!state_->compiled) return summarize(state_->name, state_->network, nullptr, nullptr, {});
-  ModelCall call(
-      *state_, {.kind = StepKind::train, .batch = options.batch_size, .threads = options.threads});
-  const PlanReport report = call.plan({}, false);
-  std::string text =
-      summarize(state_->name, state_->network, &*state_->compiled, &call.session_plan(), report);
-  call.keep_plan();
-  return text;
 }
 
 }  // namespace pl

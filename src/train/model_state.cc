@@ -1,9 +1,11 @@
 #include "train/model_state.h"
 
 #include <algorithm>
+#include <typeinfo>
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
+#include "train/model.h"
 #include "train/samples.h"
 
 namespace pl {
@@ -61,7 +63,23 @@ CpuBackend& ModelState::use_backend(int threads) {
 
 Compiled ModelState::settings() const { return compiled.value_or(Compiled{}); }
 
-VariableLayout ModelState::layout(bool training) const {
+bool ModelState::custom() const {
+  return self && typeid(*self) != typeid(Model) && typeid(*self) != typeid(Sequential);
+}
+
+// What the optimisers of a step of the model's own keep is known when it was traced once.
+void ModelState::trace_variables(const SampleSpec& sample, int64_t batch) {
+  if (traced_variables || !custom()) return;
+  traced_variables =
+      trace_step(network, step_settings(), {StepKind::train, batch}, sample).variables;
+}
+
+VariableLayout ModelState::layout(bool training) {
+  constexpr int64_t kAnyBatch = 32;
+  if (training && custom()) {
+    trace_variables(wanted_sample(network, settings()), kAnyBatch);
+    return layout_variables(*traced_variables, CpuBackend::kAlignment);
+  }
   return layout_variables(step_variables(network, settings(), training), CpuBackend::kAlignment);
 }
 
@@ -69,7 +87,8 @@ Variables& ModelState::weights(uint64_t seed) {
   if (!variables) {
     // Room for the optimiser's slots is set aside as addresses, so that a later fit() need not
     // move the weights.
-    auto made = std::make_shared<Variables>(layout(false), compiled ? layout(true).bytes : 0);
+    const bool known = compiled && (!custom() || traced_variables);
+    auto made = std::make_shared<Variables>(layout(false), known ? layout(true).bytes : 0);
     made->initialize(network, seed);
     network.forget_values();
     variables = std::move(made);
@@ -84,10 +103,12 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
                     std::to_string(needs.batch));
   const bool training = needs.kind == StepKind::train;
   for (const Source* source : {needs.data, needs.validation})
-    if (source && needs.kind != StepKind::predict && fields_of(*source, Role::y).empty())
+    if (source && needs.kind != StepKind::predict && !state.custom() &&
+        fields_of(*source, Role::y).empty())
       throw UserError("[fit] expected samples with targets, received x alone");
   if (needs.data) state.build_for(*needs.data);
   state.require_built("plan");
+  if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
   const double x_scale = needs.x_scale.value_or(state.x_scale);
   if (needs.data) {
     sample_ = sample_of(*needs.data, state.network, compiled_, x_scale);
@@ -111,6 +132,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
     if (needs.kind != StepKind::predict) check_labels(*source, state.network, compiled_);
   }
   source_bytes_ += needs.extra_bytes;
+  if (training) state.trace_variables(sample_, batch_);
   layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
   const CallbackBill bill = callback_bill(needs.callbacks, layout_);
   source_bytes_ += bill.resident;
@@ -136,6 +158,14 @@ PlanKey ModelCall::key(int64_t batch) const {
 SessionPlan ModelCall::plan_for(const PlanKey& key, const PlanOptions& options) const {
   return plan_session(state_.network, compiled_, *state_.backend, key.signatures, key.sample,
                       key.source_bytes, &layout_, options);
+}
+
+SessionPlan ModelCall::plan_other(const Network& network, const Compiled& compiled) const {
+  const PlanKey same = key(batch_);
+  SampleSpec sample = same.sample;
+  if (!needs_.data) sample = wanted_sample(network, compiled);
+  return plan_session(network, compiled, *state_.backend, same.signatures, sample,
+                      same.source_bytes, nullptr, {.budget = budget_, .memory = plan_->memory});
 }
 
 PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {

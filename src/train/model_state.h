@@ -30,7 +30,7 @@ struct PlanKey {
   bool operator==(const PlanKey&) const = default;
 };
 
-struct ModelState {
+struct ModelState : std::enable_shared_from_this<ModelState> {
   std::string name;
   std::vector<LayerRef> layers;  // of a Sequential, which may wait for its input shape
   Network network;
@@ -39,10 +39,14 @@ struct ModelState {
   int64_t iterations = 0, epochs = 0;  // since compile()
   bool fresh_optimizer = true;         // slots, if any, are not this optimiser's
 
-  Model* self = nullptr;                         // whose state it is
-  std::function<LayerRef()> subclass = nullptr;  // its call() as a layer
+  Model* self = nullptr;                                      // whose state it is
+  std::function<LayerRef()> subclass = nullptr;               // its call() as a layer
+  std::function<TensorLogs(const StepData&)> step = nullptr;  // its train_step() or test_step()
   int64_t eager_calls = 0;
   std::vector<Variable> handles;  // as the network's weights, once somebody asked for them
+  std::shared_ptr<Layer> member;  // this model in call() of another
+  // Of a step of the model's own: all variables of its graph, once it was traced.
+  std::optional<std::vector<GraphVariable>> traced_variables;
 
   std::unique_ptr<CpuBackend> backend;
   std::shared_ptr<Variables> variables;  // null until someone asks for a weight
@@ -56,7 +60,12 @@ struct ModelState {
   const Compiled& require_compiled(const char* call) const;
   CpuBackend& use_backend(int threads);
   Compiled settings() const;  // as compiled, or float32 without a loss
-  VariableLayout layout(bool training) const;
+  bool custom() const;        // a class of the user's, whose steps may be its own
+  Compiled step_settings();   // the same with its steps
+  void trace_variables(const SampleSpec& sample, int64_t batch);
+  const std::vector<Variable>& weight_handles();
+  const std::shared_ptr<Layer>& as_member();
+  VariableLayout layout(bool training);
   Variables& weights(uint64_t seed = 0);  // makes and initialises them when there are none
   void detach_readers();                  // whoever read a weight keeps what was read
 };
@@ -88,6 +97,9 @@ class ModelCall {
   Session start(const PlanReport& report, uint64_t seed);
   const SessionPlan& session_plan() const { return *plan_; }  // after plan()
   const VariableLayout& layout() const { return layout_; }
+  const Compiled& compiled() const { return compiled_; }
+  // After plan(): the training step of another network or of other settings, planned likewise.
+  SessionPlan plan_other(const Network& network, const Compiled& compiled) const;
   // After start() or plan(): leaves the plan with the model for the next call.
   void keep_plan(SessionPlan plan);
   void keep_plan() { keep_plan(std::move(*plan_)); }

@@ -90,6 +90,8 @@ class Optimizer {
   // Keras's: one update of these variables, on values or in a pl::function. Slots are Variables of
   // the optimiser's own, apart from those of fit(). apply_gradients.cc
   void apply_gradients(const GradientsAndVariables& list);
+  // The loss as it is to be differentiated where gradients are divided again (Keras's scale_loss).
+  Tensor scale_loss(const Tensor& loss);
   int64_t iterations() const;  // of apply_gradients()
 
   double learning_rate = 0;
@@ -115,6 +117,7 @@ class Optimizer {
  private:
   friend class UpdateCall;
   bool is_plain(const ApplyOptions& options) const;
+  void make_shared_slots(Dtype dtype);  // of apply_gradients()
 
   const char* name_;
   UpdateOptions update_;

@@ -54,14 +54,16 @@ std::string per_step(double seconds) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::FILE* stream, std::vector<std::string> metrics, bool live)
+ProgressBar::ProgressBar(std::FILE* stream, std::vector<std::string> metrics,
+                         std::vector<std::string> test_metrics, bool live)
     : stream_(stream),
       metrics_(std::move(metrics)),
+      test_metrics_(std::move(test_metrics)),
       live_(live && is_terminal(stream)),
       color_(wants_color(stream)) {}
 
-std::string ProgressBar::figures(double loss, const std::vector<double>& metrics,
-                                 const char* prefix) const {
+std::string ProgressBar::figures(double loss, const std::vector<std::string>& names,
+                                 const std::vector<double>& metrics, const char* prefix) {
   auto figure = [&](const std::string& name, double value) {
     char text[96];
     std::snprintf(text, sizeof text, std::fabs(value) > 1e-3 ? " - %s%s: %.4f" : " - %s%s: %.4e",
@@ -69,7 +71,7 @@ std::string ProgressBar::figures(double loss, const std::vector<double>& metrics
     return std::string(text);
   };
   std::string out;
-  for (size_t m = 0; m < metrics.size(); ++m) out += figure(metrics_[m], metrics[m]);
+  for (size_t m = 0; m < metrics.size(); ++m) out += figure(names[m], metrics[m]);
   return out + figure("loss", loss);
 }
 
@@ -93,7 +95,7 @@ void ProgressBar::on_step(const StepEvent& event) {
       static_cast<long long>(steps_),
       bar(static_cast<double>(event.epoch_step) / static_cast<double>(steps_), color_).c_str(),
       duration(left).c_str(), per_step(each).c_str(),
-      figures(event.mean_loss, event.mean_metrics, "").c_str());
+      figures(event.mean_loss, metrics_, event.mean_metrics, "").c_str());
   std::fflush(stream_);
 }
 
@@ -104,8 +106,9 @@ void ProgressBar::on_epoch(const EpochEvent& event) {
       static_cast<long long>(steps_), static_cast<long long>(steps_), bar(1, color_).c_str(),
       duration(spent).c_str(),
       per_step(spent / static_cast<double>(std::max<int64_t>(1, steps_ - before_))).c_str(),
-      figures(event.loss, event.metrics, "").c_str(),
-      event.val_loss ? figures(*event.val_loss, event.val_metrics, "val_").c_str() : "");
+      figures(event.loss, metrics_, event.metrics, "").c_str(),
+      event.val_loss ? figures(*event.val_loss, test_metrics_, event.val_metrics, "val_").c_str()
+                     : "");
   std::fflush(stream_);
 }
 

@@ -13,15 +13,17 @@ namespace pl {
 // a terminal; elsewhere, or when `live` is false (Keras's verbose=2), one line per epoch.
 class ProgressBar : public TrainObserver {
  public:
-  ProgressBar(std::FILE* stream, std::vector<std::string> metrics, bool live = true);
+  ProgressBar(std::FILE* stream, std::vector<std::string> metrics,
+              std::vector<std::string> test_metrics, bool live = true);
   void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t steps, int64_t done) override;
   void on_step(const StepEvent& event) override;
   void on_epoch(const EpochEvent& event) override;
 
  private:
-  std::string figures(double loss, const std::vector<double>& metrics, const char* prefix) const;
+  static std::string figures(double loss, const std::vector<std::string>& names,
+                             const std::vector<double>& metrics, const char* prefix);
   std::FILE* stream_;
-  std::vector<std::string> metrics_;
+  std::vector<std::string> metrics_, test_metrics_;
   bool live_, color_;
   int64_t steps_ = 0, before_ = 0;  // of the epoch; made before this process
   double started_ = 0, drawn_ = 0;  // seconds

@@ -120,6 +120,58 @@ TEST(RematTraining, FullIsEveryLayer) {
   expect_equal(plain.weights, full.weights);
 }
 
+TEST(RematTraining, OfAScopeIsKerassRule) {
+  const auto in_scope = [](const RematRule& rule) {
+    RematScope scope(rule);
+    return train(blocks(), {});
+  };
+  const Trained plain = train(blocks(), {}), full = in_scope({.mode = "full"});
+  EXPECT_EQ(full.report.arena, train(blocks(), {"full"}).report.arena);
+  // block_0/up and block_1/up have 256 elements a sample, as dropout behind them; others less.
+  const Trained large = in_scope({.mode = "output_size", .output_size_threshold = 255});
+  const Trained listed =
+      in_scope({.mode = "list_of_layers",
+                .layer_names = {"block_0/up", "block_0/drop", "block_1/up", "block_1/drop"}});
+  const Trained none = in_scope({.mode = "output_size", .output_size_threshold = 256});
+  EXPECT_EQ(large.report.arena, listed.report.arena);
+  EXPECT_EQ(large.report.recomputed.values, listed.report.recomputed.values);
+  EXPECT_GT(large.report.recomputed.values, 0);
+  EXPECT_LT(large.report.arena, plain.report.arena);
+  EXPECT_EQ(none.report.arena, plain.report.arena);
+  const Trained activations = in_scope({.mode = "activations"});
+  for (const Trained* run : {&full, &large, &listed, &none, &activations})
+    expect_equal(plain.weights, run->weights);
+  EXPECT_EQ(train(blocks(), {}).report.arena, plain.report.arena) << "behind the scope";
+}
+
+// What is inside of an activation goes, what it hands on stays.
+TEST(RematTraining, OfActivationsLeavesTheRest) {
+  auto make = [](const char* mode) {
+    RematScope scope({.mode = mode});
+    return Sequential(Shape{64}, {Dense(256, {.activation = "mish"}),
+                                  Dense(256, {.activation = "mish"}), Dense(10)});
+  };
+  const Trained plain = train(make(""), {}), by_hand = train(make("activations"), {});
+  expect_equal(plain.weights, by_hand.weights);
+  EXPECT_LE(by_hand.report.arena, plain.report.arena);
+}
+
+TEST(RematTraining, AScopeSaysWhatItExpects) {
+  auto message = [](const RematRule& rule) -> std::string {
+    try {
+      RematScope scope(rule);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_EQ(message({.mode = "some"}),
+            "[remat] mode: expected full, activations, output_size, list_of_layers or nothing, "
+            "received 'some'");
+  EXPECT_EQ(message({.mode = "list_of_layers"}),
+            "[remat] layer_names: expected names with mode list_of_layers, received none");
+}
+
 TEST(RematTraining, ANameThatMatchesNothingIsRefused) {
   try {
     train(blocks(), {"block_*", "blok_1"});

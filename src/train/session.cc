@@ -5,14 +5,22 @@
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
+#include "train/eager_steps.h"
 
 namespace pl {
 
-std::vector<std::string> log_names(const SessionPlan& plan) {
+namespace {
+
+std::vector<std::string> names_of(const StepLayout& step) {
   std::vector<std::string> names;
-  for (const LogTerm& term : plan.step.logs) names.push_back(term.name);
+  for (const LogTerm& term : step.logs) names.push_back(term.name);
   return names;
 }
+
+}  // namespace
+
+std::vector<std::string> log_names(const SessionPlan& plan) { return names_of(plan.step); }
+std::vector<std::string> test_log_names(const SessionPlan& plan) { return names_of(plan.test); }
 
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
                     std::optional<Bytes> system) {
@@ -36,6 +44,16 @@ Session::Session(SessionPlan plan, std::shared_ptr<Variables> variables)
   start();
 }
 
+Session::Session(Session&&) noexcept = default;
+Session::~Session() = default;
+
+void* Session::input(size_t signature, size_t i) {
+  return eager_ ? eager_->input(signature, i) : executors_[signature]->input(i);
+}
+const void* Session::kept(size_t signature, size_t i) const {
+  return eager_ ? eager_->kept(signature, i) : executors_[signature]->kept(i);
+}
+
 void Session::start() {
   if (plan_.optimizer && plan_.optimizer->iterations_slot() >= 0) {
     const Optimizer& optimizer = *plan_.optimizer;
@@ -45,6 +63,11 @@ void Session::start() {
     for (size_t i = 0; i < plan_.layout.entries.size(); ++i)
       if (plan_.layout.entries[i].path == path)
         iterations_ = static_cast<const double*>(variables_->at(i));
+  }
+  if (plan_.eager) {
+    release_code_pages();
+    eager_ = std::make_unique<EagerSteps>(plan_, variables_);
+    return;
   }
   for (Prepared& prepared : plan_.prepared)
     if (prepared.kernels.nodes.empty())
@@ -59,28 +82,34 @@ void Session::start() {
 }
 
 void Session::write_params(size_t signature, const StepParams& params) {
-  const size_t last = plan_.prepared[signature].graph.inputs.size() - 1;
-  std::memcpy(executors_[signature]->input(last), &params, sizeof params);
+  const auto& host = plan_.host[signature];
+  const size_t at = plan_.prepared[signature].graph.inputs.size() - 1 - host.size();
+  std::memcpy(input(signature, at), &params, sizeof params);
+  for (size_t h = 0; h < host.size() && !eager_; ++h) host[h](input(signature, at + 1 + h), params);
 }
 
 void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
   write_params(signature, params);
-  executors_[signature]->step(times);
+  if (eager_)
+    eager_->run(signature);
+  else
+    executors_[signature]->step(times);
 }
 
 bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
   write_params(signature, params);
-  return executors_[signature]->step_if_finite(times);
+  return eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
 }
 
 Bytes Session::used_bytes() const {
-  Bytes used = 0;
+  Bytes used = eager_ ? plan_.layout.bytes + eager_->peak() : 0;
   for (const auto& executor : executors_) used = std::max(used, executor->used_bytes());
   return used;
 }
 
 SessionPlan Session::take_plan() {
   executors_.clear();
+  eager_.reset();
   return std::move(plan_);
 }
 

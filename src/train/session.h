@@ -24,6 +24,9 @@ struct PlanMemory {
   SearchMemo memo;
 };
 
+struct EagerSetup;
+class EagerSteps;
+
 struct PlanOptions {
   std::optional<Bytes> budget;  // of the process
   Switches switches;
@@ -53,11 +56,12 @@ struct SessionPlan {
   // that it never makes a step slower. Not in `frontier`, whose plans can do without.
   Bytes snapshot = 0;
   Bytes process() const { return arena + fixed + snapshot; }
-  Bytes floor = 0;         // certificate: no plan under these switches needs less (process bytes)
-  size_t fullest = 0;      // the plan that sets the arena
-  StepLayout step;         // of every signature but predict
-  OptimizerRef optimizer;  // null when nothing is trained
-  std::vector<SlotStart> slot_starts;  // of its slots
+  Bytes floor = 0;        // certificate: no plan under these switches needs less (process bytes)
+  size_t fullest = 0;     // the plan that sets the arena
+  StepLayout step, test;  // of the steps that train, if any, and of those that evaluate
+  std::vector<decltype(StepLayout::host)> host;  // of each signature
+  OptimizerRef optimizer;                        // null when nothing is trained
+  std::vector<SlotStart> slot_starts;            // of its slots
   SessionPoint unlimited;
   double ms = 0;                       // predicted, of the first signature; the chosen point's
   std::vector<SessionPoint> frontier;  // process descending, time ascending; may be one point alone
@@ -66,6 +70,7 @@ struct SessionPlan {
   std::string band_refusal;            // why its images cannot be worked off in bands, or empty
   double plan_ms = 0;
   std::shared_ptr<PlanMemory> memory;
+  std::shared_ptr<EagerSetup> eager;  // steps run op by op (eager_steps.h); or null
 };
 
 // Traces and plans every signature: the fastest plan within the budget, or the smallest when none
@@ -78,6 +83,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
 
 // Names of the log's terms beside the loss.
 std::vector<std::string> log_names(const SessionPlan& plan);
+std::vector<std::string> test_log_names(const SessionPlan& plan);  // in evaluation
 
 // Grants the snapshot if the plan with it is within the budget and the system's limit.
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
@@ -90,10 +96,13 @@ class Session {
   // Works on variables that exist: reserves and prefaults the transient part alone, which is given
   // back to the system with the session. The variables have the plan's layout.
   Session(SessionPlan plan, std::shared_ptr<Variables> variables);
+  Session(Session&&) noexcept;
+  ~Session();
 
   const SessionPlan& plan() const { return plan_; }
-  void* input(size_t signature, size_t i) { return executors_[signature]->input(i); }
-  const void* kept(size_t signature, size_t i) const { return executors_[signature]->kept(i); }
+  void* input(size_t signature, size_t i);
+  const void* kept(size_t signature, size_t i) const;
+  bool eager() const { return eager_ != nullptr; }  // without executors
   Executor& executor(size_t signature) { return *executors_[signature]; }
   void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
   // The same, but leaves the weights as they are where the loss is not finite; false then.
@@ -119,6 +128,7 @@ class Session {
   std::shared_ptr<Variables> variables_;
   Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
+  std::unique_ptr<EagerSteps> eager_;
   const double* iterations_ = nullptr;
 };
 

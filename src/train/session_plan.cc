@@ -5,9 +5,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "model/layer_context.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
 #include "plan/split.h"
+#include "train/eager_steps.h"
 #include "train/footprint.h"
 #include "train/session.h"
 
@@ -182,8 +184,14 @@ void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled)
     throw UserError("[remat] expected the path of a layer, its first parts, or a pattern such as " +
                     ("block_*, received '" + unknown) + "', which matches no layer that computes");
   names.clear();
-  for (const Network::Call& call : network.calls())
-    if (call.layer->remat || full) names.push_back(call.layer->name);
+  for (const Network::Call& call : network.calls()) {
+    const auto* function = dynamic_cast<const FunctionLayer*>(call.layer.get());
+    for (size_t m = 0; function && m < function->layers().size(); ++m)
+      if (const Layer& member = *function->layers()[m];
+          full || member.remats(function->shapes()[m]))
+        names.push_back(call.path + "/" + member.name);
+    if (!function && (full || call.layer->remats(call.shape))) names.push_back(call.path);
+  }
   mark_remat(graph, names);
 }
 
@@ -199,6 +207,34 @@ size_t run_counted_passes(Graph& graph) {
   return fused;
 }
 
+// The most that steps hold when they run op by op: no value is freed before the end of a step, and
+// every kernel stays prepared.
+Bytes eager_bytes(const std::vector<Graph>& graphs, PlanMemory& memory) {
+  constexpr Bytes kPage = 4 * kKiB;
+  Bytes most = 0;
+  KernelBill bill;
+  for (const Graph& graph : graphs) {
+    Bytes sum = 0, workspace = 0;
+    for (const Value& value : graph.values) sum += align_up(value.meta.bytes(), kPage);
+    const GraphFacts facts = memory.book.facts(graph, &bill);
+    for (const Facts& node : facts.nodes) workspace = std::max(workspace, node.workspace);
+    most = std::max(most, sum + align_up(workspace, kPage));
+  }
+  for (int id : bill.calls) most += align_up(memory.book.call(id).footprint, kPage);
+  return most;
+}
+
+// All values at once, or as much as the budget has room for.
+void bound_eager(SessionPlan& plan, Bytes most, std::optional<Bytes> budget) {
+  const Bytes least = plan.arena;  // of the plan, which no run op by op can do without
+  plan.arena = std::max(least, plan.layout.bytes + most);
+  if (budget) {
+    plan.arena = std::max(least, std::min(plan.arena, *budget - plan.fixed));
+    plan.eager->limit = *budget - plan.fixed - plan.layout.bytes;
+  }
+  plan.frontier[0].arena = plan.arena;
+}
+
 }  // namespace
 
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
@@ -211,7 +247,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   if (std::any_of(signatures.begin(), signatures.end(),
                   [](const Signature& s) { return s.kind == StepKind::train; })) {
     result.optimizer = compiled.optimizer;
-    result.slot_starts = slot_starts(network, compiled);
+    if (!compiled.step.run) result.slot_starts = slot_starts(network, compiled);
   }
   result.memory = options.memory ? options.memory : std::make_shared<PlanMemory>(backend);
   std::vector<Graph> graphs;
@@ -219,9 +255,15 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   for (const Signature& signature : signatures) {
     StepLayout step;
     graphs.push_back(trace_step(network, compiled, signature, sample, &step));
-    if (signature.kind != StepKind::predict) result.step = std::move(step);
+    result.host.push_back(step.host);
+    if (signature.kind == StepKind::train && compiled.step.run)
+      result.slot_starts = step.slot_starts;
+    if (signature.kind == StepKind::train || signatures[0].kind == StepKind::evaluate)
+      result.step = step;
+    if (signature.kind == StepKind::evaluate) result.test = std::move(step);
+    if (compiled.run_eagerly) continue;
     if (signature.kind == StepKind::train) mark_scopes(graphs.back(), network, compiled);
-    fused_nodes += run_counted_passes(graphs.back());
+    if (compiled.fuse) fused_nodes += run_counted_passes(graphs.back());
   }
   // The signature with the most variables (a training one, if any) fixes the layout for all.
   const auto widest = std::max_element(
@@ -233,7 +275,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
   const bool split_asked_for = options.switches.split && *options.switches.split > 1;
-  if (options.all || !fits || split_asked_for) {
+  if ((options.all || !fits || split_asked_for) && !compiled.run_eagerly) {
     planner.make_pools(options.switches, options.finest ? options.budget : std::nullopt);
     result.frontier = frontier_of(planner.points());
     result.complete = true;
@@ -252,6 +294,14 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.arena = chosen.arena;
   result.fixed = chosen.fixed;
   result.ms = chosen.ms;
+  if (compiled.run_eagerly) {
+    result.eager = std::make_shared<EagerSetup>(EagerSetup{.network = network,
+                                                           .compiled = compiled,
+                                                           .sample = sample,
+                                                           .threads = backend.threads(),
+                                                           .limit = {}});
+    bound_eager(result, eager_bytes(graphs, *result.memory), options.budget);
+  }
   for (size_t s = 0; s < graphs.size(); ++s) {
     result.prepared.push_back(build(graphs[s], planner.pools()[s].entries[chosen.entries[s]],
                                     result.memory->book, result.layout));

@@ -66,6 +66,18 @@ void check_target(const Network& network, size_t output, const Head& head, const
 
 }  // namespace
 
+namespace {
+
+void check_policies(const Network& network, const Compiled& compiled) {
+  for (const Network::Call& call : network.calls())
+    if (const auto& own = call.layer->dtype; own && own->variable != compiled.dtype.variable)
+      throw UserError("[compile] " + call.path + " dtype: expected a policy with " +
+                      std::string(name_of(compiled.dtype.variable)) +
+                      " variables, as the model's, received " + std::string(name_of(*own)));
+}
+
+}  // namespace
+
 void check_sample(const Network& network, const std::vector<Head>& heads, const Compiled& compiled,
                   const Signature& signature, const SampleSpec& sample) {
   if (signature.batch <= 0)
@@ -76,6 +88,7 @@ void check_sample(const Network& network, const std::vector<Head>& heads, const 
     throw UserError("[fit] expected samples for " + counted(inputs, "input") + ", received " +
                     std::to_string(sample.x.size()));
   for (size_t i = 0; i < inputs; ++i) check_input(network, i, sample);
+  check_policies(network, compiled);
   if (signature.kind == StepKind::predict) return;
   size_t targets = 0;
   bool any_loss = false;
@@ -86,6 +99,7 @@ void check_sample(const Network& network, const std::vector<Head>& heads, const 
       check_target(network, o, heads[o], sample.y[targets], compiled.dtype.variable);
     ++targets;
   }
+  if (compiled.step.run && !any_loss) return;  // the step makes of its targets what it likes
   if (!any_loss) throw UserError("[fit] expected a loss for at least one output, received none");
   if (targets != sample.y.size())
     throw UserError("[fit] expected targets for " + counted(targets, "output") + ", received " +
@@ -112,57 +126,76 @@ Tensor cast_input(const Tensor& raw, double factor, bool tokens, Policy dtype) {
 StepInputs trace_inputs(Recorder& recorder, const Network& network, const std::vector<Head>& heads,
                         const Compiled& compiled, const Signature& signature,
                         const SampleSpec& sample, StepLayout& layout) {
-  StepInputs result;
+  Tensors samples;
   auto add = [&](const std::string& name, const Meta& meta) {
-    result.samples.push_back(
+    samples.push_back(
         recorder.input(name, {meta.dtype, meta.shape.with_front(signature.batch)}, true));
-    return result.samples.back();
   };
   const bool single = sample.x.size() == 1;
-  Tensors raw_x, raw_y;
   for (size_t i = 0; i < sample.x.size(); ++i)
-    raw_x.push_back(add(single ? "x" : network.input_names()[i], sample.x[i]));
-  const Dtype variable = compiled.dtype.variable;
+    add(single ? "x" : network.input_names()[i], sample.x[i]);
   if (signature.kind != StepKind::predict) {
-    const size_t first_y = sample.x.size(), first_weight = first_y + sample.y.size();
     for (size_t t = 0; t < sample.y.size(); ++t)
-      raw_y.push_back(add(sample.y.size() == 1 ? "y" : "y" + std::to_string(t), sample.y[t]));
-    for (size_t w = 0; w < sample.weights.size(); ++w)
-      result.weights.push_back(add("sample_weight", sample.weights[w]));
-    result.facts.resize(sample.y.size());
-    size_t t = 0;
-    for (const Head& head : heads) {
-      if (!head.has_target()) continue;
-      const size_t target = t++;
-      if (!head.loss) continue;
-      HostFact fact{.kind = HostFact::Kind::factor, .loss = *head.loss, .target = first_y + target};
-      if (!sample.weights.empty())
-        fact.weight = first_weight + (sample.weights.size() > 1 ? target : 0);
-      auto add_fact = [&](HostFact::Kind kind, Tensor& place, const char* name) {
-        fact.kind = kind;
-        layout.facts.push_back(fact);
-        place = recorder.input(name, {variable, Shape{}}, false);
-        result.samples.push_back(place);
-      };
-      BatchFacts& facts = result.facts[target];
-      if (needs_factor(*head.loss, !sample.weights.empty()))
-        add_fact(HostFact::Kind::factor, facts.factor, "loss_factor");
-      if (needs_binary(*head.loss))
-        add_fact(HostFact::Kind::binary, facts.binary, "binary_targets");
+      add(sample.y.size() == 1 ? "y" : "y" + std::to_string(t), sample.y[t]);
+    for (const Meta& weight : sample.weights) add("sample_weight", weight);
+    layout.facts = facts_of(heads, sample);
+    for (const HostFact& fact : layout.facts) {
+      const bool factor = fact.kind == HostFact::Kind::factor;
+      samples.push_back(recorder.input(factor ? "loss_factor" : "binary_targets",
+                                       {compiled.dtype.variable, Shape{}}, false));
     }
   }
-  result.params = recorder.input("step_params", step_params_meta(), false);
+  const Tensor params = recorder.input("step_params", step_params_meta(), false);
+  const PathScope path(&recorder, "input");
+  return arrange_inputs(network, compiled, sample, layout.facts, std::move(samples), params);
+}
 
-  PathScope path(&recorder, "input");
-  for (size_t i = 0; i < raw_x.size(); ++i)
-    result.x.push_back(
-        cast_input(raw_x[i], sample.x_scale, network.vocabulary(i) > 0, compiled.dtype));
-  for (const Tensor& y : raw_y) result.y.push_back(is_floating(y.dtype()) ? cast(y, variable) : y);
-  Tensors weights;
-  for (const Tensor& weight : result.weights) weights.push_back(cast(weight, variable));
-  result.weights.clear();
-  for (size_t t = 0; t < raw_y.size() && !weights.empty(); ++t)
-    result.weights.push_back(weights[weights.size() > 1 ? t : 0]);
+std::vector<HostFact> facts_of(const std::vector<Head>& heads, const SampleSpec& sample) {
+  std::vector<HostFact> facts;
+  const size_t first_y = sample.x.size(), first_weight = first_y + sample.y.size();
+  size_t t = 0;
+  for (const Head& head : heads) {
+    if (!head.has_target()) continue;
+    const size_t target = t++;
+    if (!head.loss) continue;
+    HostFact fact{.kind = HostFact::Kind::factor, .loss = *head.loss, .target = first_y + target};
+    if (!sample.weights.empty())
+      fact.weight = first_weight + (sample.weights.size() > 1 ? target : 0);
+    if (needs_factor(*head.loss, !sample.weights.empty())) facts.push_back(fact);
+    fact.kind = HostFact::Kind::binary;
+    if (needs_binary(*head.loss)) facts.push_back(fact);
+  }
+  return facts;
+}
+
+StepInputs arrange_inputs(const Network& network, const Compiled& compiled,
+                          const SampleSpec& sample, const std::vector<HostFact>& facts,
+                          Tensors samples, const Tensor& params) {
+  StepInputs result;
+  result.params = params;
+  const Dtype variable = compiled.dtype.variable;
+  const size_t first_y = sample.x.size(), first_weight = first_y + sample.y.size();
+  for (size_t i = 0; i < first_y; ++i)
+    result.x.push_back(cast_input(samples[i], sample.x_scale, network.vocabulary(i) > 0,
+                                  {variable, network.input_compute(i, compiled.dtype.compute)}));
+  if (samples.size() > first_y) {  // not of a prediction
+    Tensors weights;
+    for (size_t t = 0; t < sample.y.size(); ++t) {
+      const Tensor& y = samples[first_y + t];
+      result.y.push_back(is_floating(y.dtype()) ? cast(y, variable) : y);
+    }
+    for (size_t w = 0; w < sample.weights.size(); ++w)
+      weights.push_back(cast(samples[first_weight + w], variable));
+    for (size_t t = 0; t < sample.y.size() && !weights.empty(); ++t)
+      result.weights.push_back(weights[weights.size() > 1 ? t : 0]);
+    result.facts.resize(sample.y.size());
+    const size_t first_fact = first_weight + sample.weights.size();
+    for (size_t f = 0; f < facts.size(); ++f) {
+      BatchFacts& of = result.facts[facts[f].target - first_y];
+      (facts[f].kind == HostFact::Kind::factor ? of.factor : of.binary) = samples[first_fact + f];
+    }
+  }
+  result.samples = std::move(samples);
   return result;
 }
 

@@ -21,6 +21,13 @@ StepInputs trace_inputs(Recorder& recorder, const Network& network, const std::v
                         const Compiled& compiled, const Signature& signature,
                         const SampleSpec& sample, StepLayout& layout);
 
+// Its parts: which facts there are, and inputs with their casts from what is written before a step:
+// x, y, weights, facts.
+std::vector<HostFact> facts_of(const std::vector<Head>& heads, const SampleSpec& sample);
+StepInputs arrange_inputs(const Network& network, const Compiled& compiled,
+                          const SampleSpec& sample, const std::vector<HostFact>& facts,
+                          Tensors samples, const Tensor& params);
+
 // Appends losses and metrics of outputs with these masks, keeps them, and answers the sum of the
 // losses, which is not kept yet: what layers add to it comes behind. Its place among the kept
 // values is the first.

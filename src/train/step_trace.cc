@@ -8,6 +8,7 @@
 #include "op/step_params.h"
 #include "trace/gradient.h"
 #include "train/step_heads.h"
+#include "train/step_scope.h"
 
 namespace pl {
 
@@ -100,8 +101,9 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   Recorder recorder;
   RecorderScope scope(recorder);
   const bool training = signature.kind == StepKind::train;
+  const bool custom = compiled.step.run != nullptr && !predicting;
   Tensors variables;
-  for (const GraphVariable& variable : step_variables(network, compiled, training))
+  for (const GraphVariable& variable : step_variables(network, compiled, training && !custom))
     variables.push_back(recorder.variable(variable.path, variable.meta, variable.category));
   const auto slots = variables.begin() + static_cast<std::ptrdiff_t>(network.weights().size());
   const Tensors weights(variables.begin(), slots);
@@ -109,6 +111,20 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   const StepInputs inputs =
       trace_inputs(recorder, network, heads, compiled, signature, sample, *layout);
   const Tensor& params = inputs.params;
+  auto keep_resident = [&] {
+    if (!sample.resident) return;
+    for (const Tensor& input : inputs.samples) {
+      const std::string name = recorder.graph().values[index(input.id())].path;
+      recorder.keep(input, name);
+    }
+  };
+  if (custom) {
+    TracedStep({network, compiled, heads, signature, inputs}, recorder, weights, *layout).run();
+    keep_resident();
+    Graph graph = recorder.take();
+    check_graph(graph);
+    return graph;
+  }
   NetworkNotes notes;
   const Tensors outputs =
       network.call(inputs.x, weights, training, params, compiled.dtype.compute, &notes);
@@ -127,11 +143,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     recorder.keep(loss, "loss");
     for (const auto& [value, name] : kept) recorder.keep(value, name);
   }
-  if (sample.resident)
-    for (const Tensor& input : inputs.samples) {
-      const std::string name = recorder.graph().values[index(input.id())].path;
-      recorder.keep(input, name);
-    }
+  keep_resident();
   if (training)
     trace_update(recorder, network, compiled, signature,
                  optimizer_state(network, compiled, weights, Tensors(slots, variables.end())), loss,

@@ -1,6 +1,7 @@
 // Traces one step of a network: forward, loss, gradients and updates in one Graph.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,7 +10,10 @@
 #include "model/loss.h"
 #include "model/metric.h"
 #include "model/network.h"
+#include "op/step_params.h"
+#include "trace/variable.h"
 #include "train/optimizers.h"
+#include "train/step_data.h"
 
 namespace pl {
 
@@ -19,6 +23,13 @@ struct Head {
   double weight = 1;              // in the sum of all losses
   MetricList metrics = {}, weighted_metrics = {};
   bool has_target() const { return loss || !metrics.empty() || !weighted_metrics.empty(); }
+};
+
+// A step of the user's own: train_step and test_step of a class derived from Model.
+struct CustomStep {
+  std::function<TensorLogs(const StepData&)> run = nullptr;  // null: the standard step
+  const void* model = nullptr;                               // whose it is
+  std::vector<Variable> variables = {};                      // as the network's weights
 };
 
 // What compile() settles.
@@ -31,6 +42,9 @@ struct Compiled {
   // Layers whose activations are computed again for the backward part, by name or pattern
   // (mark_remat in plan/remat.h), or "full": every layer.
   std::vector<std::string> remat = {};
+  CustomStep step = {};
+  bool run_eagerly = false;  // op by op, the step's code anew for every batch
+  bool fuse = true;          // false: ops run as they were called, without plan/passes.h
 };
 
 // One for each output. Throws UserError when their number is not the network's.
@@ -95,10 +109,14 @@ struct HostFact {
 struct StepLayout {
   std::vector<LogTerm> logs;    // the same for training and evaluation
   std::vector<HostFact> facts;  // inputs between samples and step parameters
+  // Of a custom step: what fills the inputs behind the step parameters, before every step; and its
+  // optimisers' slots that do not start as zeros.
+  std::vector<std::function<void(void* to, const StepParams&)>> host;
+  std::vector<SlotStart> slot_starts;
 };
 
 // Inputs of the graph, in order: x (B, ...) of each input, then, unless predicting, y (B, ...) of
-// each target, weights (B, ...), facts (); last the step parameters.
+// each target, weights (B, ...), facts (), the step parameters; last what a custom step adds.
 // Kept values: the loss, then those of the log's terms; when predicting, the outputs. A resident
 // batch is kept behind these.
 Graph trace_step(const Network& network, const Compiled& compiled, const Signature& signature,

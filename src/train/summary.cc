@@ -4,52 +4,12 @@
 #include <map>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/table.h"
 #include "plan/remat.h"
 #include "plan/storage.h"
 
 namespace pl {
 namespace {
-
-// A table with a heading, in the box characters that Keras uses. Cells are ASCII.
-class Table {
- public:
-  explicit Table(std::vector<std::string> heading) { rows_.push_back(std::move(heading)); }
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-
-  std::string text() const {
-    std::vector<size_t> width(rows_[0].size(), 0);
-    for (const auto& row : rows_)
-      for (size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
-    std::string out = rule(width, "┏", "━", "┳", "┓");
-    for (size_t r = 0; r < rows_.size(); ++r) {
-      const char* bar = r == 0 ? "┃" : "│";
-      out += bar;
-      for (size_t c = 0; c < width.size(); ++c) {
-        const std::string pad(width[c] - rows_[r][c].size(), ' ');
-        // Names and shapes to the left, figures to the right.
-        out += ' ';
-        out += c < 2 ? rows_[r][c] + pad : pad + rows_[r][c];
-        out += ' ';
-        out += bar;
-      }
-      out += "\n";
-      if (r == 0) out += rule(width, "┡", "━", "╇", "┩");
-    }
-    return out + rule(width, "└", "─", "┴", "┘");
-  }
-
- private:
-  static std::string rule(const std::vector<size_t>& width, const char* left, const char* line,
-                          const char* cross, const char* right) {
-    std::string out = left;
-    for (size_t c = 0; c < width.size(); ++c) {
-      if (c > 0) out += cross;
-      for (size_t i = 0; i < width[c] + 2; ++i) out += line;
-    }
-    return out + right + "\n";
-  }
-  std::vector<std::vector<std::string>> rows_;
-};
 
 std::string grouped(int64_t number) {
   std::string digits = std::to_string(number), out;
@@ -189,13 +149,16 @@ std::string summarize(const std::string& name, const Network& network, const Com
     for (const auto& [path, bytes] : kept_for_backward(plan->prepared.front()))
       kept[layer_of(network, path)] += bytes;
   std::vector<std::string> heading{"Layer (type)", "Output Shape", "Param #", "Parameters"};
+  const bool policies = network.has_policies();
+  if (policies) heading.insert(heading.begin() + 2, "dtype");
   if (compiled)
     for (const char* column : {"Gradients", "Optimizer", "Activations"}) heading.push_back(column);
   Table table(heading);
   Bytes all_kept = 0;
   auto add = [&](const std::string& label, const std::string& shape, const std::string& path,
-                 const LayerBytes& layer) {
+                 const LayerBytes& layer, const std::string& dtype = "") {
     std::vector<std::string> row{label, shape, grouped(layer.count), format_bytes(layer.weights)};
+    if (policies) row.insert(row.begin() + 2, dtype);
     if (compiled) {
       row.push_back(format_bytes(layer.gradients));
       row.push_back(format_bytes(layer.slots));
@@ -214,7 +177,9 @@ std::string summarize(const std::string& name, const Network& network, const Com
     if (seen[call.layer.get()]) continue;  // a shared layer is one line
     seen[call.layer.get()] = true;
     const LayerBytes layer = layer_bytes(network, call, compiled);
-    add(call.path + " (" + call.layer->kind() + ")", shape_text(call.shape), call.path, layer);
+    const Policy model = compiled ? compiled->dtype : Policy();
+    add(call.path + " (" + call.layer->kind() + ")", shape_text(call.shape), call.path, layer,
+        std::string(name_of(call.layer->dtype.value_or(model))));
     sum += layer;
   }
   if (compiled && kept["loss"] > 0) {
@@ -224,6 +189,7 @@ std::string summarize(const std::string& name, const Network& network, const Com
     add("loss (" + names + ")", "", "loss", {});
   }
   std::vector<std::string> last{"total", "", grouped(sum.count), format_bytes(sum.weights)};
+  if (policies) last.insert(last.begin() + 2, "");
   if (compiled) {
     last.push_back(format_bytes(sum.gradients));
     last.push_back(format_bytes(sum.slots));

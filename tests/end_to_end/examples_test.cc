@@ -64,6 +64,12 @@ TEST(Examples, Checkpointing) {
   EXPECT_NE(text.find("the same numbers"), std::string::npos) << text;
 }
 
+TEST(Examples, TrainStep) {
+  const std::string text = output_of("train_step");
+  EXPECT_LT(number_behind(text, ", then "), 0.5 * number_behind(text, "loss ")) << text;
+  EXPECT_EQ(number_behind(text, "planned "), number_behind(text, "used ")) << text;
+}
+
 TEST(Examples, ReducedLayer) {
   const std::string text = output_of("reduced_layer");
   EXPECT_LT(number_behind(text, "reduced "), number_behind(text, "loop ")) << text;

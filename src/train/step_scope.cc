@@ -1,0 +1,362 @@
+#include "train/step_scope.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "model/constraint.h"
+#include "model/regularizer.h"
+#include "op/functions.h"
+#include "op/step_params.h"
+
+namespace pl {
+namespace {
+
+thread_local StepScope* current_step = nullptr;
+
+}  // namespace
+
+StepScope::StepScope(const StepSetup& setup) : of_(setup), previous_(current_step) {
+  current_step = this;
+}
+StepScope::~StepScope() { current_step = previous_; }
+StepScope* StepScope::current() { return current_step; }
+
+void StepScope::run() {
+  const StepData data{of_.inputs.x, of_.inputs.y, of_.inputs.weights};
+  try {
+    const auto& own = of_.compiled.step.run;
+    keep(own ? own(data) : standard(data));
+    if (recorder()) check_versions(recorder()->graph());
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    if (text.starts_with("[")) throw;
+    throw UserError((training() ? "[train_step] " : "[test_step] ") + text);
+  }
+}
+
+TensorLogs StepScope::standard(const StepData& data) {
+  std::vector<size_t> list;
+  std::vector<Variable> trained;
+  for (size_t w = 0; w < weights().size(); ++w)
+    if (of_.network.weights()[w].trainable) {
+      list.push_back(w);
+      trained.push_back(weights()[w]);
+    }
+  std::optional<GradientTape> tape;
+  if (training()) tape.emplace();
+  const Tensors outputs = forward(data.xs, training());
+  const Tensor total = loss(data, outputs);
+  TensorLogs logs = metrics(data, outputs);
+  logs["loss"] = total;
+  if (!training() || trained.empty() || stops(total)) return logs;
+  Owner& owner = owner_of(*of_.compiled.optimizer);
+  const Tensor seed = of_.compiled.optimizer->seed(state_of(owner, {}), total.dtype());
+  update(owner, list, tape->gradient(total, trained, {.output_gradient = seed}));
+  return logs;
+}
+
+Tensors StepScope::forward(const Tensors& x, bool training) {
+  const Network& network = of_.network;
+  const Dtype compute = of_.compiled.dtype.compute;
+  for (size_t i = 0; i < network.input_shapes().size(); ++i)
+    if (i >= x.size() || !x[i].defined() ||
+        x[i].shape().without_front() != network.input_shapes()[i])
+      throw UserError("[call] " + network.calls()[0].path + ": expected samples of shape " +
+                      network.input_shapes()[i].text() + ", received " +
+                      (i < x.size() && x[i].defined() ? x[i].meta().text() : "none"));
+  Tensors in, own;
+  for (size_t i = 0; i < x.size(); ++i)
+    in.push_back(
+        cast(x[i], network.vocabulary(i) > 0 ? Dtype::int32 : network.input_compute(i, compute)));
+  // Through the variables: tapes see that they are read.
+  for (size_t w = 0; w < weights().size(); ++w)
+    own.push_back(training && network.weights()[w].state ? weight_to_write(w)
+                                                         : weights()[w].value());
+  notes_ = {.masks = {}, .losses = {}, .salt = calls_++};
+  const Tensors outputs = network.call(in, own, training, of_.inputs.params, compute, &notes_);
+  outputs_.clear();
+  for (const Tensor& output : outputs) outputs_.push_back(output.identity());
+  return outputs;
+}
+
+void StepScope::trace_heads(const StepData& data, const Tensors& outputs) {
+  std::vector<int64_t> of;
+  for (const Tensors* list : {&outputs, &data.ys, &data.sample_weights})
+    for (const Tensor& tensor : *list) of.push_back(tensor.defined() ? tensor.identity() : -1);
+  if (heads_ && heads_->of == of) return;
+  const std::vector<Head>& heads = of_.heads;
+  if (std::none_of(heads.begin(), heads.end(), [](const Head& h) { return h.loss; }))
+    throw UserError(
+        "expected a loss given to compile(), received none; compute it of ops, or compile({.loss "
+        "= ...})");
+  StepInputs inputs = of_.inputs;
+  inputs.y = data.ys;
+  inputs.weights = data.sample_weights;
+  if (outputs.size() != heads.size() || inputs.y.size() != of_.inputs.y.size() ||
+      inputs.weights.size() != of_.inputs.weights.size())
+    throw UserError("expected " + std::to_string(heads.size()) + " outputs and " +
+                    std::to_string(of_.inputs.y.size()) + " targets for the loss, received " +
+                    std::to_string(outputs.size()) + " and " + std::to_string(inputs.y.size()));
+  heads_ = Heads{.of = of, .loss = {}, .kept = {}, .layout = {}};
+  const PathScope path(recorder(), "loss");
+  // A mask belongs to what the model gave, not to what was made of it.
+  Tensors masks(outputs.size());
+  for (size_t o = 0; o < outputs.size() && o < outputs_.size(); ++o)
+    if (outputs[o].identity() == outputs_[o]) masks[o] = notes_.masks[o];
+  const Tensor sum =
+      trace_losses(of_.network, heads, outputs, masks, inputs, heads_->kept, heads_->layout);
+  Tensors own;
+  for (const Variable& variable : weights()) own.push_back(variable.value());
+  heads_->loss = add_penalties(sum, of_.network, own, notes_.losses);
+}
+
+Tensor StepScope::loss(const StepData& data, const Tensors& outputs) {
+  trace_heads(data, outputs);
+  return heads_->loss;
+}
+
+TensorLogs StepScope::metrics(const StepData& data, const Tensors& outputs) {
+  trace_heads(data, outputs);
+  TensorLogs logs;
+  for (const LogTerm& term : heads_->layout.logs)
+    logs[term.name] = heads_->kept[term.first - 1].first;
+  return logs;
+}
+
+// The loss first, then compile()'s metrics in their order, then the rest.
+void StepScope::keep(TensorLogs logs) {
+  for (const auto& [name, value] : logs) check_figure(name, value);
+  Tensor loss;
+  if (const auto at = logs.find("loss"); at != logs.end()) {
+    loss = at->second;
+  } else {
+    for (const auto& [name, value] : logs)
+      if (name.ends_with("_loss") && value.meta().elements() == 1)
+        loss = loss.defined() ? add(loss, value) : value;
+  }
+  if (!loss.defined())
+    throw UserError(
+        "expected 'loss', or names that end in '_loss', among the results, received none; it is "
+        "watched for NaN and shown");
+  logs.erase("loss");
+  std::vector<LogTerm> terms;
+  keep_number("loss", loss);
+  if (heads_)
+    for (LogTerm term : heads_->layout.logs) {
+      const auto at = logs.find(term.name);
+      const size_t from = term.first - 1;
+      if (at == logs.end() || at->second.identity() != heads_->kept[from].first.identity())
+        continue;
+      logs.erase(at);
+      term.first = kept();
+      for (size_t k = 0; k < term.count; ++k) keep_value(heads_->kept[from + k].first, term.name);
+      terms.push_back(std::move(term));
+    }
+  for (const auto& [name, value] : logs)
+    terms.push_back({.name = name, .first = keep_number(name, value), .count = 1});
+  if (log_terms()) *log_terms() = std::move(terms);
+}
+
+size_t StepScope::keep_number(const std::string& name, const Tensor& value) {
+  if (value.meta().elements() != 1)
+    throw UserError(name + ": expected one number, the step's mean, received " +
+                    value.meta().text() + "; take reduce_mean of it");
+  keep_value(cast(value, wide(value.dtype())), name);
+  return kept() - 1;
+}
+
+size_t StepScope::weight_index(const Variable& variable) const {
+  for (size_t w = 0; w < weights().size(); ++w)
+    if (weights()[w].state() == variable.state()) return w;
+  throw UserError(variable.name() +
+                  ": expected a weight of the model, received another variable; make it a weight "
+                  "of one of its layers, or train in a pl::function");
+}
+
+StepScope::Owner& StepScope::owner_of(Optimizer& given) {
+  // A model hands out the optimiser inside of one that scales the loss.
+  const OptimizerRef& compiled = of_.compiled.optimizer;
+  const bool main = &given == compiled.get() || &given == &compiled->inner();
+  Optimizer& optimizer = main ? *compiled : given;
+  size_t others = 0;
+  for (const auto& owner : owners_) {
+    if (owner->optimizer == &optimizer) return *owner;
+    others += owner->main ? 0 : 1;
+  }
+  const std::string path =
+      std::string(optimizer.name()) + (main ? "" : "_" + std::to_string(others + 1));
+  if (!main && optimizer.update_options().gradient_accumulation_steps)
+    throw UserError(path +
+                    ": expected gradient_accumulation_steps of the optimizer given to compile() "
+                    "alone, received it of another");
+  owners_.push_back(std::make_unique<Owner>(
+      Owner{&optimizer, main, path, optimizer.shared_slots(of_.compiled.dtype.variable), {}}));
+  return *owners_.back();
+}
+
+OptimizerState StepScope::state_of(const Owner& owner, const std::vector<size_t>& weights) {
+  OptimizerState state;
+  for (const Slot& shared : owner.shared)
+    state.shared.push_back(slot(owner.path + "/" + shared.name, shared));
+  for (size_t w : weights) {
+    const std::string& path = of_.network.weights()[w].path;
+    Trained trained{path, weight_to_write(w), {}};
+    for (const Slot& own : owner.optimizer->slots(path, trained.weight.meta()))
+      trained.slots.push_back(slot(owner.path + "/" + path + "/" + own.name, own));
+    state.weights.push_back(std::move(trained));
+  }
+  return state;
+}
+
+void StepScope::update(Owner& owner, const std::vector<size_t>& weights, const Tensors& gradients) {
+  OptimizerState state = state_of(owner, weights);
+  for (size_t w : weights)
+    if (!owner.updated.insert(w).second)
+      throw UserError(of_.network.weights()[w].path + ": expected one update by " + owner.path +
+                      " in a step, received a second one; add the gradients up, or use two "
+                      "optimizers");
+  const PathScope path(recorder(), owner.path);
+  owner.optimizer->apply(state, gradients, owner.main ? of_.inputs.params : params_of(owner),
+                         {.accumulate = owner.main && of_.signature.accumulate});
+  for (size_t i = 0; i < weights.size(); ++i)
+    state.weights[i].weight =
+        apply_constraint(of_.network.weights()[weights[i]].constraint, state.weights[i].weight);
+  wrote(owner, weights, state);
+}
+
+void StepScope::apply_gradients(Optimizer& optimizer, const GradientsAndVariables& list) {
+  if (!training())
+    throw UserError("expected gradients to be applied in train_step, received some in test_step");
+  std::vector<size_t> weights;
+  Tensors gradients;
+  for (const auto& [gradient, variable] : list) {
+    weights.push_back(weight_index(variable));
+    gradients.push_back(gradient);
+  }
+  update(owner_of(optimizer), weights, gradients);
+}
+
+Tensor StepScope::loss_scale(Optimizer& optimizer, Dtype dtype) {
+  const Owner& owner = owner_of(optimizer);
+  const bool scales = owner.optimizer->iterations_slot() >= 0 ||
+                      owner.optimizer->update_options().loss_scale_factor;
+  return scales ? owner.optimizer->seed(state_of(owner, {}), dtype) : Tensor();
+}
+
+Tensor StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& given,
+                       std::optional<bool> training) {
+  const Network& network = of_.network;
+  const bool in_training = training.value_or(this->training());
+  const Dtype model = of_.compiled.dtype.compute,
+              compute = layer->dtype ? layer->dtype->compute : model;
+  Tensors in;
+  for (const Tensor& tensor : given)
+    in.push_back(is_floating(tensor.dtype()) ? cast(tensor, compute) : tensor);
+  auto run = [&](const std::string& path, const int* first, size_t count) {
+    const PathScope scope(recorder(), path);
+    Tensors own;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t w = index(first[i]);
+      const bool moves = in_training && network.weights()[w].state;
+      own.push_back(moves ? weight_to_write(w)
+                          : network.cast_weight(w, weights()[w].value(), model));
+    }
+    const auto stream =
+        static_cast<int64_t>(xxh3(path + "#" + std::to_string(calls_++) + "@step") >> 1);
+    return layer->call({in, own, in_training, of_.inputs.params, stream});
+  };
+  for (const Network::Call& known : network.calls()) {
+    if (known.layer == layer) return run(known.path, known.weights.data(), known.weights.size());
+    const auto* function = dynamic_cast<const FunctionLayer*>(known.layer.get());
+    if (!function) continue;
+    size_t first = 0;
+    for (const auto& member : function->layers()) {
+      if (member == layer)
+        return run(known.path + "/" + layer->name, known.weights.data() + first,
+                   member->weights().size());
+      first += member->weights().size();
+    }
+  }
+  throw UserError("[call] " + (layer->name.empty() ? layer->kind() : layer->name) +
+                  ": expected a layer of the model, which its call() uses");
+}
+
+TracedStep::TracedStep(const StepSetup& setup, Recorder& recorder, Tensors weights,
+                       StepLayout& layout)
+    : StepScope(setup), recorder_(recorder), first_(std::move(weights)), layout_(layout) {
+  recorder_.set_capture([this](const Tensor& value) {
+    value.data();
+    return host_input({value.buffer().get(), "constant", value.meta(), [value](void* to) {
+                         std::memcpy(to, value.data(), static_cast<size_t>(value.meta().bytes()));
+                       }});
+  });
+}
+
+TracedStep::~TracedStep() { recorder_.set_capture(nullptr); }
+
+Tensor TracedStep::read(const std::shared_ptr<VariableState>& variable) {
+  for (size_t w = 0; w < weights().size(); ++w)
+    if (weights()[w].state() == variable) return last_version(first_[w]);
+  throw UserError(variable->name +
+                  ": expected a weight of the model, received another variable; make it a weight "
+                  "of one of its layers, or train in a pl::function");
+}
+
+Tensor TracedStep::host_input(const HostInput& input) {
+  if (input.meta == step_params_meta() && input.name == "step_params") return of_.inputs.params;
+  for (const auto& [key, tensor] : host_)
+    if (key == input.key && tensor.meta() == input.meta) return tensor;
+  layout_.host.push_back([fill = input.fill](void* to, const StepParams&) { fill(to); });
+  host_.emplace_back(input.key, recorder_.input(input.name, input.meta, false));
+  return host_.back().second;
+}
+
+Tensor TracedStep::slot(const std::string& path, const Slot& slot) {
+  const auto [at, fresh] = slots_.try_emplace(path);
+  if (fresh) {
+    at->second = recorder_.variable(path, slot.meta, Category::optimizer);
+    if (slot.initial != 0) layout_.slot_starts.push_back({path, slot.initial});
+  }
+  return last_version(at->second);
+}
+
+Tensor TracedStep::weight_to_write(size_t w) { return last_version(first_[w]); }
+
+// The optimiser's own learning rate, at the step that all count.
+Tensor TracedStep::params_of(const Owner& owner) {
+  Optimizer* optimizer = owner.optimizer;
+  for (const auto& [key, tensor] : host_)
+    if (key == optimizer) return tensor;
+  layout_.host.push_back([optimizer](void* to, StepParams step) {
+    step.update = step.step;
+    step.learning_rate = optimizer->rate_at(step.step - 1);
+    std::memcpy(to, &step, sizeof step);
+  });
+  host_.emplace_back(optimizer,
+                     recorder_.input(owner.path + "/step_params", step_params_meta(), false));
+  return host_.back().second;
+}
+
+// What is kept is a value of its own: no input, no variable, nothing that is kept already.
+void TracedStep::keep_value(const Tensor& value, const std::string& name) {
+  const Graph& graph = recorder_.graph();
+  const Value& known = graph.values[index(value.id())];
+  const bool taken =
+      std::find(graph.keep.begin(), graph.keep.end(), value.id()) != graph.keep.end();
+  recorder_.keep(known.producer < 0 || known.variable >= 0 || taken ? scale(value, 1) : value,
+                 name);
+}
+
+size_t TracedStep::kept() const { return recorder_.graph().keep.size(); }
+
+void TracedStep::check_figure(const std::string& name, const Tensor& value) const {
+  if (value.defined() && value.is_symbol() && value.recorder() == &recorder_ &&
+      is_floating(value.dtype()))
+    return;
+  throw UserError(name + ": expected a figure computed in the step, received " +
+                  (value.defined() ? value.meta().text() + " from elsewhere" : "nothing"));
+}
+
+}  // namespace pl
