@@ -29,6 +29,8 @@ struct LayerCase {
   Build build;
   int exponent = 1;
   double tolerance = 1e-10;  // in float64
+  double least = 1e-2;       // numbers below it count as if they were as large
+  bool training = false;
 };
 
 inline LayerCase one(Shape shape, LayerRef layer, int exponent = 1) {
@@ -42,8 +44,7 @@ inline LayerCase merged(std::vector<Shape> shapes, LayerRef layer) {
 inline LayerCase network(Shape shape, Build build, int exponent = 1) {
   return {{std::move(shape)}, std::move(build), exponent};
 }
-// Keras with JAX computes means, norms and tanh in float32 whatever the dtype is; the ops have
-// float64 answers of their own.
+// Keras computes norms in float32 whatever the dtype is; the ops have float64 answers of their own.
 inline LayerCase in_float32(LayerCase c) {
   c.tolerance = 2e-6;
   return c;
@@ -54,13 +55,14 @@ inline Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
   const Shape shape = sample.with_front(kBatch);
   if (exponent != -30) return real(kInputSalt + index, shape, exponent);
   Tensor x = real(kInputSalt + index, shape, 1);
-  const Tensor first = real(kTargetSalt + 1, Shape{kBatch, sample[1]}, 1);
-  const Dim features = sample[1];
-  for (Dim p = 0; p < kBatch * sample[0]; ++p)
+  const Dim features = sample.back(), steps = sample[sample.rank() - 2];
+  const Dim positions = shape.elements() / features;
+  const Tensor first = real(kTargetSalt + 1, Shape{positions / steps, features}, 1);
+  for (Dim p = 0; p < positions; ++p)
     for (Dim f = 0; f < features; ++f) {
       double& value = x.data_as<double>()[p * features + f];
       value *= hashed(kTargetSalt, p) % 2;
-      if (p % sample[0] == 0) value = first.data_as<double>()[p / sample[0] * features + f];
+      if (p % steps == 0) value = first.data_as<double>()[p / steps * features + f];
     }
   return x;
 }
@@ -75,11 +77,9 @@ inline void copy_to(const Tensor& from, Dtype dtype, void* to) {
   }
 }
 
-// Some slopes are 0 but for rounding, among numbers near 1: those of attention's key bias.
-constexpr double kLeast = 1e-2;
-
-inline void expect_close(const Json& answer, const void* ours, Dtype dtype, double tolerance,
+inline void expect_close(const Json& answer, const void* ours, Dtype dtype, const LayerCase& c,
                          const std::string& what) {
+  const double tolerance = dtype == Dtype::float32 ? 1e-5 : c.tolerance;
   const auto& values = answer.at("values", "answer").as_array("values");
   const double rms = answer.at("rms", "answer").as_real("rms");
   const auto stride = answer.at("stride", "answer").as_integer("stride");
@@ -89,7 +89,7 @@ inline void expect_close(const Json& answer, const void* ours, Dtype dtype, doub
     const double mine = dtype == Dtype::float64
                             ? static_cast<const double*>(ours)[at]
                             : static_cast<double>(static_cast<const float*>(ours)[at]);
-    EXPECT_NEAR(mine, theirs, tolerance * std::max({std::fabs(theirs), rms, kLeast}))
+    EXPECT_NEAR(mine, theirs, tolerance * std::max({std::fabs(theirs), rms, c.least}))
         << what << " " << at;
   }
 }
@@ -109,7 +109,7 @@ inline void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
   for (const Shape& shape : c.shapes)
     x.push_back(recorder.input("x", {dtype, shape.with_front(kBatch)}, true));
   const Tensor params = recorder.input("params", step_params_meta(), false);
-  const Tensor y = network.call(x, weights, false, params, dtype)[0];
+  const Tensor y = network.call(x, weights, c.training, params, dtype)[0];
   const Tensor seed = recorder.input("seed", {dtype, y.shape()}, true);
   Tensors wrt;
   for (size_t w = 0; w < weights.size(); ++w)
@@ -138,30 +138,38 @@ inline void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
       ++normalization;
       continue;
     }
-    const bool scales = weight.path.ends_with("gamma") || weight.path.ends_with("scale");
+    const bool scales = weight.path.ends_with("gamma") || weight.path.ends_with("scale") ||
+                        weight.path.ends_with("moving_variance");
     copy_to(real(static_cast<uint32_t>(at - paths.begin()), weight.shape, -1, scales ? 1 : 0),
             dtype, run.variable(w));
   }
   ASSERT_EQ(weights.size(), paths.size() + normalization);
   run.step_poisoned();
-  const double tolerance = dtype == Dtype::float32 ? 1e-5 : c.tolerance;
   EXPECT_EQ(answer.at("y", "case").at("size", "y").as_integer("size"), y.shape().elements());
-  expect_close(answer.at("y", "case"), run.kept(0), dtype, tolerance, "y");
+  expect_close(answer.at("y", "case"), run.kept(0), dtype, c, "y");
   size_t next = 1;
   for (size_t w = 0; w < weights.size(); ++w)
     if (network.weights()[w].trainable)
       expect_close(answer.at("dw", "case").at(network.weights()[w].path, "dw"), run.kept(next++),
-                   dtype, tolerance, network.weights()[w].path);
+                   dtype, c, network.weights()[w].path);
   ASSERT_EQ(next, 1 + trainable);
+  for (size_t w = 0; w < weights.size(); ++w)
+    if (c.training && !network.weights()[w].trainable)
+      expect_close(answer.at("moved", "case").at(network.weights()[w].path, "moved"),
+                   run.variable(w), dtype, c, network.weights()[w].path);
   for (size_t i = 0; i < x.size(); ++i)
-    expect_close(answer.at("dx", "case").as_array("dx")[i], run.kept(next++), dtype, tolerance,
+    expect_close(answer.at("dx", "case").as_array("dx")[i], run.kept(next++), dtype, c,
                  "dx" + std::to_string(i));
+}
+
+inline Json keras_answers(const char* file) {
+  return parse_json(::pl::testing::read_bytes(::pl::test::golden(file)), file);
 }
 
 // All cases of `file`'s list `list`, each of which must be among `cases`.
 inline void expect_cases(const char* file, const char* list,
                          const std::map<std::string, LayerCase>& cases, Dtype dtype) {
-  const Json all = parse_json(::pl::testing::read_bytes(::pl::test::golden(file)), file);
+  const Json all = keras_answers(file);
   size_t seen = 0;
   for (const Json& answer : all.at(list, "answers").as_array(list)) {
     const std::string name = answer.at("name", "case").as_string("name");

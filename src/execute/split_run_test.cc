@@ -23,7 +23,14 @@ Network mlp_with_dropout() {
                              Dense(5, {.activation = "softmax"})});
 }
 
+// Padding counts neither in the loss nor in the accuracy, whose divisors are those of the batch.
+Network padded_text() {
+  return chain(Shape{6}, {Embedding(5, 3, {.mask_zero = true}), LSTM(4, {.return_sequences = true}),
+                          Dense(5, {.activation = "softmax"})});
+}
+
 Network network_of(const std::string& name) {
+  if (name == "padded_text") return padded_text();
   if (name == "mlp_with_dropout") return mlp_with_dropout();
   const BuiltinModel& model = find_builtin(name);
   return model.build(model.input, model.classes);
@@ -36,9 +43,14 @@ Graph trace(const std::string& name, StepKind kind, int64_t batch, Dtype dtype,
                           loss_from_name("sparse_categorical_crossentropy"),
                           {"accuracy"},
                           dtype};
-  Graph graph = trace_step(
-      network, compiled, {kind, batch},
-      {{{Dtype::uint8, network.input_shapes()[0]}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false});
+  const bool tokens = network.vocabulary() > 0;
+  std::vector<Dim> positions = network.output_shapes()[0].dims();
+  positions.pop_back();
+  Graph graph = trace_step(network, compiled, {kind, batch},
+                           {{{tokens ? Dtype::int32 : Dtype::uint8, network.input_shapes()[0]}},
+                            {{Dtype::int32, Shape(std::move(positions))}},
+                            tokens ? 1.0 : 1.0 / 255,
+                            false});
   run_passes(graph);
   return graph;
 }
@@ -98,6 +110,7 @@ TEST_P(SplitTraining, InFloat32IsCloseToTheWholeBatch) {
 
 const Case kCases[] = {{"MnistCnnSgd", "mnist-cnn", "sgd", 6},
                        {"MnistCnnAdam", "mnist-cnn", "adam", 6},
+                       {"PaddedTextSgd", "padded_text", "sgd", 6},
                        {"MlpWithDropoutSgd", "mlp_with_dropout", "sgd", 12},
                        {"MlpWithDropoutAdam", "mlp_with_dropout", "adam", 6}};
 INSTANTIATE_TEST_SUITE_P(Models, SplitTraining, ::testing::ValuesIn(kCases),

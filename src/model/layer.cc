@@ -29,11 +29,16 @@ Symbolic LayerRef::operator()(const Symbolic& in) const {
   return (*this)(std::vector<Symbolic>{in});
 }
 
+std::vector<Symbolic> LayerRef::all(const std::vector<Symbolic>& in) const {
+  return layer_->connect(layer_, in);
+}
+
 Symbolic LayerRef::operator()(const std::vector<Symbolic>& in) const {
-  std::vector<Symbolic> out = layer_->connect(layer_, in);
+  std::vector<Symbolic> out = all(in);
   if (out.size() != 1)
     throw UserError("[build] " + layer_->name + ": expected a layer with one output, received " +
-                    std::to_string(out.size()) + "; call the model itself for several");
+                    std::to_string(out.size()) +
+                    "; call the model itself for several, or layer.all()");
   return out[0];
 }
 

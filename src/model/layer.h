@@ -50,6 +50,10 @@ struct LayerCall {
   // As `in`: boolean (B, T), true where a position counts; undefined where an input has no mask.
   std::span<const Tensor> masks = {};
   Tensor mask(size_t i) const { return i < masks.size() ? masks[i] : Tensor(); }
+  // Of layers with several results: where those behind the first go (null: nobody asks for them),
+  // and what the calls that made `in` put there.
+  Tensors* more = nullptr;
+  std::span<const Tensors> more_of_in = {};
 };
 
 class Symbolic;
@@ -137,6 +141,8 @@ class LayerRef {
   LayerRef(std::shared_ptr<Layer> layer);  // throws UserError on null
   Symbolic operator()(const Symbolic& in) const;
   Symbolic operator()(const std::vector<Symbolic>& in) const;
+  // All results of a layer that has several, such as an LSTM with return_state.
+  std::vector<Symbolic> all(const std::vector<Symbolic>& in) const;
   // In call() of a subclassed model: with the model's weights, on tensors with the batch as
   // dimension 0.
   Tensor operator()(const Tensor& in) const;

@@ -30,9 +30,9 @@ struct LSTMOptions {
   double dropout = 0;            // of inputs, the same features in all steps
   double recurrent_dropout = 0;  // of the state
   bool return_sequences = false;
-  bool return_state = false;  // not built
+  bool return_state = false;  // the last h and c as further results: call it with all()
   bool go_backwards = false;  // the last step first; results in that order
-  bool stateful = false;      // not built
+  bool stateful = false;      // refused: not built
   std::string name = "";
 };
 LayerRef LSTM(int64_t units, LSTMOptions options = {});
@@ -87,8 +87,10 @@ struct SimpleRNNOptions {
 LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
 
 // A copy of the layer over the sequence and one over it from its end, with weights of their own.
+// Called on {x, states...} the first half of the states is the forward layer's. With return_state,
+// or without merge_mode, it has several results (all()): outputs, then states, forward ones first.
 struct BidirectionalOptions {
-  std::string merge_mode = "concat";            // or "sum", "mul", "ave"; Keras's None is not built
+  std::string merge_mode = "concat";            // or "sum", "mul", "ave"; "": Keras's None
   std::optional<LayerRef> backward_layer = {};  // instead of the second copy
   std::string name = "";
 };

@@ -62,6 +62,14 @@ struct Pooling1DOptions {
 LayerRef MaxPooling1D(int64_t pool_size = 2, Pooling1DOptions options = {});
 LayerRef AveragePooling1D(int64_t pool_size = 2, Pooling1DOptions options = {});
 
+struct Pooling3DOptions {
+  Triple strides = 0;  // 0: the pool size
+  std::string padding = "valid";
+  std::string name = "";
+};
+LayerRef MaxPooling3D(Triple pool_size = 2, Pooling3DOptions options = {});
+LayerRef AveragePooling3D(Triple pool_size = 2, Pooling3DOptions options = {});
+
 // The mean of a masked sequence is that of the positions that count.
 struct GlobalPoolingOptions {
   bool keepdims = false;

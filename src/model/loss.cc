@@ -30,6 +30,7 @@ constexpr Entry kLosses[] = {
     {"binary_crossentropy", "bce", formula::binary_crossentropy, "label_smoothing"},
     {"binary_focal_crossentropy", "", formula::binary_focal_crossentropy,
      "alpha apply_class_balancing gamma label_smoothing"},
+    {"ctc", "", formula::ctc, ""},
     {"mean_squared_error", "mse", formula::mean_squared_error, ""},
     {"mean_absolute_error", "mae", formula::mean_absolute_error, ""},
     {"mean_absolute_percentage_error", "mape", formula::mean_absolute_percentage_error, ""},
@@ -122,7 +123,7 @@ int64_t target_classes(const Loss& loss, const Shape& prediction) {
 }
 
 std::optional<Meta> target_meta(const Loss& loss, const Shape& prediction, Dtype dtype) {
-  if (loss.function) return std::nullopt;
+  if (loss.function || loss.name == "ctc") return std::nullopt;
   if (loss.name == "circle") return Meta{Dtype::int32, Shape()};
   if (is_sparse(loss)) {
     std::vector<Dim> dims = prediction.dims();
@@ -161,6 +162,20 @@ Tensor times_weights(const Tensor& values, const Tensor& weights) {
   while (static_cast<int>(dims.size()) > rank && dims.back() == 1) dims.pop_back();
   while (static_cast<int>(dims.size()) < rank) dims.push_back(1);
   return multiply(values, reshape(cast(weights, values.dtype()), std::move(dims)));
+}
+
+void apply_mask(LossResult& result, const Tensor& mask) {
+  const Tensor& values = result.values;
+  // Over the whole batch already: its mean over the positions that count is itself.
+  if (!mask.defined() || values.shape().rank() == 0) return;
+  if (mask.shape().rank() > values.shape().rank())
+    throw UserError("[fit] loss: expected a value for each masked position " + mask.shape().text() +
+                    ", received values " + values.shape().text() +
+                    "; drop the mask, or keep positions apart in the loss");
+  const Tensor counted = mask.shape() == values.shape()
+                             ? cast(mask, values.dtype())
+                             : times_weights(fill(values.shape(), 1, values.dtype(), true), mask);
+  result.mask = result.mask.defined() ? multiply(result.mask, counted) : counted;
 }
 
 Tensor reduce_loss(const Loss& loss, const LossResult& result, const Tensor& sample_weight,

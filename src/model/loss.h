@@ -58,6 +58,10 @@ struct LossResult {
   Tensor mask;    // like values, 0 where a value does not count; undefined: all count
 };
 
+// Leaves out what a mask of the predictions (boolean (B, ...), of the values' first dimensions)
+// leaves out, as Keras does: a mean is one of the values that count.
+void apply_mask(LossResult& result, const Tensor& mask);
+
 // Predictions that come straight out of a softmax or sigmoid are taken before it, as Keras does, so
 // that the loss is exact where probabilities would underflow.
 LossResult loss_values(const Loss& loss, const Tensor& y_true, const Tensor& y_pred,

@@ -175,4 +175,13 @@ LossResult binary_focal_crossentropy(const Call& call) {
   return {scale(mean_of_last(values), -1), {}, {}};
 }
 
+LossResult ctc(const Call& call) {
+  if (call.y_true.shape().rank() != 2 || call.y_pred.shape().rank() != 3)
+    throw UserError(
+        "[compile] ctc: expected labels (batch, length) and logits (batch, steps, classes), "
+        "received " +
+        call.y_true.meta().text() + " and " + call.y_pred.meta().text());
+  return {ctc_loss(widened(call.y_pred), cast(call.y_true, Dtype::int32)), {}, {}};
+}
+
 }  // namespace pl::formula

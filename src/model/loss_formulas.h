@@ -35,6 +35,7 @@ LossResult categorical_focal_crossentropy(const Call& call);
 LossResult categorical_generalized_cross_entropy(const Call& call);
 LossResult binary_crossentropy(const Call& call);
 LossResult binary_focal_crossentropy(const Call& call);
+LossResult ctc(const Call& call);
 
 LossResult mean_squared_error(const Call& call);
 LossResult mean_absolute_error(const Call& call);

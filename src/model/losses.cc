@@ -31,6 +31,7 @@ void add_smoothing(Attrs& attrs, const char* loss, double smoothing) {
 
 }  // namespace
 
+Loss CTC(const Options& o) { return make("ctc", o.reduction); }
 Loss MeanSquaredError(const Options& o) { return make("mean_squared_error", o.reduction); }
 Loss MeanAbsoluteError(const Options& o) { return make("mean_absolute_error", o.reduction); }
 Loss MeanAbsolutePercentageError(const Options& o) {

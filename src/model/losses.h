@@ -102,6 +102,10 @@ struct TverskyOptions {
 };
 Loss Tversky(const TverskyOptions& options = {});
 
+// Of logits (batch, steps, classes) and labels (batch, length): class 0 is the blank, and padding
+// among the labels.
+Loss CTC(const Options& options = {});
+
 // Of embeddings (batch, features) of length 1 and their classes. Every pair of samples counts, so
 // that the batch cannot be split.
 struct CircleOptions {

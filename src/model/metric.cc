@@ -36,13 +36,15 @@ double mean_result(std::span<const double> state) {
 }
 
 Metric mean_metric(std::string name, MetricFunction values) {
-  return Metric(
+  Metric metric(
       std::move(name),
       [values = std::move(values)](const Tensor& y_true, const Tensor& y_pred,
                                    const Tensor& weight) {
         return mean_sums(values(y_true, y_pred), weight);
       },
       mean_result);
+  metric.masked = true;
+  return metric;
 }
 
 namespace {
@@ -60,7 +62,7 @@ Metric accuracy(const std::string& name) {
         return (one_number ? binary : labels ? sparse : dense).sums(y_true, y_pred, weight);
       },
       mean_result);
-  metric.ranks = true;
+  metric.ranks = metric.masked = true;
   return metric;
 }
 

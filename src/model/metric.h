@@ -28,7 +28,8 @@ struct Metric {
   std::string name;  // in logs
   Sums sums;
   Result result;
-  bool ranks = false;  // only the order of scores counts: probabilities do for logits
+  bool ranks = false;   // only the order of scores counts: probabilities do for logits
+  bool masked = false;  // a mask of the predictions counts as a weight, as in Keras's means
 };
 using MetricList = std::vector<Metric>;
 

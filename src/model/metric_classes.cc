@@ -147,7 +147,7 @@ Metric iou(std::string name, int64_t classes, std::vector<int64_t> targets,
   return Metric(
       std::move(name),
       [=](const Tensor& y_true, const Tensor& y_pred, const Tensor& weight) -> Tensors {
-        const Dtype dtype = y_pred.dtype();
+        const Dtype dtype = is_floating(y_pred.dtype()) ? y_pred.dtype() : Dtype::float32;
         const Tensor p =
             threshold ? greater_equal_mask(y_pred, constant(*threshold, y_pred)) : y_pred;
         Tensor right = class_rows(y_true, options.sparse_y_true, classes, dtype);

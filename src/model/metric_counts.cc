@@ -20,17 +20,34 @@ struct Counted {
   Tensor positive, p, weight;  // the weight may be undefined
 };
 
+// Below every score, and what Keras puts in place of one that does not count.
+constexpr double kNever = -1e10;
+
+// Scores outside the k largest of their row become kNever; of equal ones the first counts.
+Tensor keep_top_k(const Tensor& scores, int64_t k) {
+  if (scores.shape().rank() < 2 || k < 1 || k > scores.shape().back())
+    throw UserError("[compile] top_k: expected a number of classes of predictions " +
+                    scores.meta().text() + ", received " + std::to_string(k));
+  Tensor left = scores, kept;
+  for (int64_t i = 0; i < k; ++i) {
+    const Tensor next = first_largest(left);
+    kept = kept.defined() ? add(kept, next) : next;
+    if (i + 1 < k) left = add(left, scale(next, 2 * kNever));
+  }
+  return add(multiply(scores, kept), scale(kept, -kNever, kNever));
+}
+
 Counted counted(const Tensor& y_true, const Tensor& y_pred, const Tensor& weight,
-                std::optional<int64_t> class_id) {
+                std::optional<int64_t> class_id, std::optional<int64_t> top_k = {}) {
   Counted result;
-  result.p = y_pred;
+  result.p = top_k ? keep_top_k(y_pred, *top_k) : y_pred;
   Tensor y = targets_like(y_true, y_pred);
   if (class_id) {
     if (y_pred.shape().rank() < 2 || *class_id < 0 || *class_id >= y_pred.shape().back())
       throw UserError("[compile] class_id: expected a class of predictions " +
                       y_pred.meta().text() + ", received " + std::to_string(*class_id));
     y = slice(y, -1, *class_id, 1);
-    result.p = slice(y_pred, -1, *class_id, 1);
+    result.p = slice(result.p, -1, *class_id, 1);
   }
   result.positive = scale(equal_mask(y, constant(0, y)), -1, 1);
   if (weight.defined()) {
@@ -61,22 +78,24 @@ void check_threshold(const char* metric, double threshold) {
                     "received " + std::to_string(threshold));
 }
 
-Metric counts(const ThresholdOptions& options, const char* name, std::vector<Count> kinds,
+Metric counts(const PrecisionOptions& options, const char* name, std::vector<Count> kinds,
               Metric::Result result) {
-  check_threshold(name, options.threshold);
+  if (options.threshold) check_threshold(name, *options.threshold);
+  const double threshold = options.threshold.value_or(options.top_k ? kNever : 0.5);
   return Metric(
       options.name.empty() ? name : options.name,
       [=](const Tensor& y, const Tensor& p, const Tensor& weight) {
-        const Counted of = counted(y, p, weight, options.class_id);
+        const Counted of = counted(y, p, weight, options.class_id, options.top_k);
         Tensors sums;
-        for (Count kind : kinds) sums.push_back(count_at(of, options.threshold, kind));
+        for (Count kind : kinds) sums.push_back(count_at(of, threshold, kind));
         return sums;
       },
       std::move(result));
 }
 
 Metric one_count(const ThresholdOptions& options, const char* name, Count kind) {
-  return counts(options, name, {kind}, [](std::span<const double> state) { return state[1]; });
+  return counts({options.threshold, {}, options.class_id, options.name}, name, {kind},
+                [](std::span<const double> state) { return state[1]; });
 }
 
 double share(std::span<const double> state) { return divide_no_nan(state[1], state[1] + state[2]); }
@@ -262,10 +281,10 @@ Metric TrueNegatives(const ThresholdOptions& o) {
 Metric FalseNegatives(const ThresholdOptions& o) {
   return one_count(o, "false_negatives", Count::fn);
 }
-Metric Precision(const ThresholdOptions& o) {
+Metric Precision(const PrecisionOptions& o) {
   return counts(o, "precision", {Count::tp, Count::fp}, share);
 }
-Metric Recall(const ThresholdOptions& o) {
+Metric Recall(const PrecisionOptions& o) {
   return counts(o, "recall", {Count::tp, Count::fn}, share);
 }
 

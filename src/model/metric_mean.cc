@@ -101,6 +101,7 @@ Metric RootMeanSquaredError(std::string name) {
     return square(subtract(p, targets_like(y, p)));
   });
   metric.result = [](std::span<const double> state) { return std::sqrt(mean_result(state)); };
+  metric.masked = false;  // as in Keras, which takes the mean itself
   return metric;
 }
 

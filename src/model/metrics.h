@@ -36,8 +36,16 @@ Metric TruePositives(const ThresholdOptions& options = {});
 Metric FalsePositives(const ThresholdOptions& options = {});
 Metric TrueNegatives(const ThresholdOptions& options = {});
 Metric FalseNegatives(const ThresholdOptions& options = {});
-Metric Precision(const ThresholdOptions& options = {});
-Metric Recall(const ThresholdOptions& options = {});
+// top_k: of a row only the k largest are positive, and these whatever the threshold where none is
+// given.
+struct PrecisionOptions {
+  std::optional<double> threshold = {};  // 0.5 without top_k
+  std::optional<int64_t> top_k = {};
+  std::optional<int64_t> class_id = {};
+  std::string name = "";
+};
+Metric Precision(const PrecisionOptions& options = {});
+Metric Recall(const PrecisionOptions& options = {});
 
 struct CurveOptions {
   int64_t num_thresholds = 200;

@@ -243,6 +243,7 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
         "operands of a network");
   Tensors slots(inputs.size() + calls_.size()), masks(slots.size());
+  std::vector<Tensors> more(slots.size());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
   Recorder* recorder = inputs[0].recorder();
   Tensors narrow(weights.size());  // each weight is cast once a step
@@ -255,17 +256,26 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
     Tensors in, own, masks_in;
+    std::vector<Tensors> more_in;
     PathScope scope(recorder, call.path);
     for (int slot : call.in) {
       const Tensor& operand = slots[static_cast<size_t>(slot)];
       const bool casts = policies && is_floating(operand.dtype());
       in.push_back(casts ? cast(operand, compute_of(call, compute)) : operand);
       masks_in.push_back(masks[static_cast<size_t>(slot)]);
+      more_in.push_back(more[static_cast<size_t>(slot)]);
     }
     for (int weight : call.weights) own.push_back(own_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c) + salt) >> 1);
-    const LayerCall made{
-        in, own, call.training.value_or(training), step_params, stream, call.trainable, masks_in};
+    const LayerCall made{in,
+                         own,
+                         call.training.value_or(training),
+                         step_params,
+                         stream,
+                         call.trainable,
+                         masks_in,
+                         &more[static_cast<size_t>(call.out)],
+                         more_in};
     const RematActivations activations(*call.layer);
     const Tensor out = call.layer->call(made);
     slots[static_cast<size_t>(call.out)] = out;

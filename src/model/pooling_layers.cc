@@ -1,4 +1,4 @@
-// MaxPooling2D, AveragePooling2D, and pooling over whole images.
+// MaxPooling2D, AveragePooling2D, their like over volumes, and pooling over whole images.
 #include "base/error.h"
 #include "model/layers.h"
 #include "model/spatial.h"
@@ -63,6 +63,62 @@ class AveragePooling2DLayer final : public PoolingLayer {
   }
 };
 
+// Volumes (D, H, W, C): first each plane as an image, then each column of planes. Padding counts in
+// neither, and a mean over a box is a mean of means: the number of elements is a product.
+class Pooling3DLayer final : public Layer {
+ public:
+  Pooling3DLayer(bool largest, Triple pool, Pooling3DOptions options)
+      : largest_(largest),
+        pool_(pool.value),
+        strides_(options.strides.value),
+        padding_(std::move(options.padding)) {
+    for (size_t i = 0; i < 3; ++i) {
+      expect_positive(kind(), "pool_size", pool_[i]);
+      if (strides_[i] == 0) strides_[i] = pool_[i];
+      expect_positive(kind(), "strides", strides_[i]);
+    }
+    expect_padding(kind(), padding_);
+    name = std::move(options.name);
+  }
+  const char* kind() const override { return largest_ ? "MaxPooling3D" : "AveragePooling3D"; }
+  std::string config() const override {
+    return std::to_string(pool_[0]) + "x" + std::to_string(pool_[1]) + "x" +
+           std::to_string(pool_[2]);
+  }
+  Shape build(const std::vector<Shape>& in) override {
+    if (in.size() != 1 || in[0].rank() != 4)
+      throw UserError("expected samples (depth, height, width, channels), received " +
+                      (in.empty() ? "nothing" : in[0].text()));
+    const Shape& s = in[0];
+    const Op& op = largest_ ? kMaxPool : kAvgPool;
+    const Shape plane =
+        op.infer({{Dtype::float32, Shape{1, s[1], s[2], s[3]}}}, pool_attrs(planes()))[0].shape;
+    const Shape column =
+        op.infer({{Dtype::float32, Shape{1, s[0], 1, s[3]}}}, pool_attrs(columns()))[0].shape;
+    return {column[1], plane[1], plane[2], s[3]};
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Shape s = call.in[0].shape();  // (B, D, H, W, C)
+    const Tensor flat = pooled(reshape(call.in[0], {s[0] * s[1], s[2], s[3], s[4]}), planes());
+    const Dim height = flat.shape()[1], width = flat.shape()[2];
+    const Tensor deep = pooled(reshape(flat, {s[0], s[1], height * width, s[4]}), columns());
+    return reshape(deep, {s[0], deep.shape()[1], height, width, s[4]});
+  }
+
+ private:
+  PoolOptions planes() const {
+    return {{pool_[1], pool_[2]}, {strides_[1], strides_[2]}, padding_, {}};
+  }
+  PoolOptions columns() const { return {{pool_[0], 1}, {strides_[0], 1}, padding_, {}}; }
+  Tensor pooled(const Tensor& x, const PoolOptions& options) const {
+    return largest_ ? max_pool(x, options) : avg_pool(x, options);
+  }
+
+  bool largest_;
+  std::array<int64_t, 3> pool_, strides_;
+  std::string padding_;
+};
+
 // The whole image becomes one number a channel.
 class GlobalPooling2DLayer final : public Layer {
  public:
@@ -99,6 +155,12 @@ LayerRef AveragePooling2D(Pair pool_size, AveragePooling2DOptions options) {
   return LayerRef(std::make_shared<AveragePooling2DLayer>(
       "AveragePooling2D", kAvgPool, PoolSettings{pool_size, options.strides, options.padding},
       options.name));
+}
+LayerRef MaxPooling3D(Triple pool_size, Pooling3DOptions options) {
+  return LayerRef(std::make_shared<Pooling3DLayer>(true, pool_size, std::move(options)));
+}
+LayerRef AveragePooling3D(Triple pool_size, Pooling3DOptions options) {
+  return LayerRef(std::make_shared<Pooling3DLayer>(false, pool_size, std::move(options)));
 }
 LayerRef GlobalAveragePooling2D(GlobalPooling2DOptions options) {
   return LayerRef(std::make_shared<GlobalPooling2DLayer>(false, std::move(options)));

@@ -27,7 +27,9 @@ class RecurrentLayer : public Layer {
   bool supports_masking() const override { return true; }
   Tensor compute_mask(const LayerCall& call) const override;
   Shape build(const std::vector<Shape>& in) override;
-  Tensor call(const LayerCall& call) const override { return run(call).output; }
+  Tensor call(const LayerCall& call) const override;
+  std::vector<Symbolic> connect(const std::shared_ptr<Layer>& self,
+                                const std::vector<Symbolic>& in) override;
 
   const RecurrentConfig& recurrent() const { return config_; }
   size_t states() const { return config_.gates == 4 ? 2 : 1; }
@@ -44,6 +46,13 @@ class RecurrentLayer : public Layer {
 
   RecurrentConfig config_;
 };
+
+// The results behind `first`, the symbol of a layer with several: shape i is that of the i-th.
+// `masked`: how many of them have the first one's mask.
+std::vector<Symbolic> with_more(const Symbolic& first, const std::vector<Shape>& shapes,
+                                size_t masked = 0);
+// Hands them on in a call; `path` is for messages.
+void give_more(const LayerCall& call, const std::string& path, Tensors results);
 
 // The recurrent layer behind a handle, or null.
 const RecurrentLayer* as_recurrent(const LayerRef& layer);

@@ -143,6 +143,55 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
   return result;
 }
 
+Tensor RecurrentLayer::call(const LayerCall& call) const {
+  Result result = run(call);
+  if (config_.return_state) give_more(call, name, std::move(result.states));
+  return result.output;
+}
+
+std::vector<Symbolic> RecurrentLayer::connect(const std::shared_ptr<Layer>& self,
+                                              const std::vector<Symbolic>& in) {
+  const Symbolic first = Layer::connect(self, in)[0];
+  if (!config_.return_state) return {first};
+  return with_more(first, std::vector<Shape>(states(), Shape{config_.units}));
+}
+
+namespace {
+
+// One of the results behind the first of the layer in front of it.
+class MoreLayer final : public Layer {
+ public:
+  MoreLayer(size_t at, Shape shape, bool masked)
+      : at_(at), shape_(std::move(shape)), masked_(masked) {}
+  const char* kind() const override { return "State"; }
+  bool supports_masking() const override { return masked_; }
+  Shape build(const std::vector<Shape>&) override { return shape_; }
+  Tensor call(const LayerCall& call) const override { return call.more_of_in[0].at(at_); }
+
+ private:
+  size_t at_;
+  Shape shape_;
+  bool masked_;
+};
+
+}  // namespace
+
+std::vector<Symbolic> with_more(const Symbolic& first, const std::vector<Shape>& shapes,
+                                size_t masked) {
+  std::vector<Symbolic> all{first};
+  for (size_t i = 0; i < shapes.size(); ++i)
+    all.push_back(LayerRef(std::make_shared<MoreLayer>(i, shapes[i], i < masked))(first));
+  return all;
+}
+
+void give_more(const LayerCall& call, const std::string& path, Tensors results) {
+  if (!call.more)
+    throw UserError("[call] " + path +
+                    ": expected a layer with one result, received several (return_state); call it "
+                    "on Input() symbols with all()");
+  *call.more = std::move(results);
+}
+
 const RecurrentLayer* as_recurrent(const LayerRef& layer) {
   return dynamic_cast<const RecurrentLayer*>(layer.get().get());
 }
@@ -152,13 +201,10 @@ namespace {
 template <class Options>
 RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim gates,
                           const Options& o) {
-  using Flag = std::pair<const char*, bool>;
-  for (const auto& [name, on] :
-       {Flag{"stateful", o.stateful}, Flag{"return_state", o.return_state}})
-    if (on)
-      throw UserError("[" + std::string(kind) + "] " + name +
-                      ": expected false, received true; states as variables or outputs of a layer "
-                      "are not built; the last h is the output without return_sequences");
+  if (o.stateful)
+    throw UserError("[" + std::string(kind) +
+                    "] stateful: expected false, received true; states as variables are not built: "
+                    "return_state gives them, and a call on {x, states} takes them");
   return {.kind = kind,
           .cell = cell,
           .units = units,

@@ -41,11 +41,14 @@ class BidirectionalLayer final : public Layer {
   Tensor compute_mask(const LayerCall& call) const override { return forward_->compute_mask(call); }
 
   Shape build(const std::vector<Shape>& in) override {
-    if (in.size() != 1)
-      throw UserError("expected one sequence, received " + std::to_string(in.size()) + " inputs");
-    Shape out = forward_->build(in);
-    const Shape other = backward_->build(in);
-    if (merge_mode_ != "concat" && out != other)
+    const size_t states = forward_->states() + backward_->states();
+    if (in.size() != 1 && in.size() != 1 + states)
+      throw UserError("expected a sequence, or it and " + std::to_string(states) +
+                      " states, received " + std::to_string(in.size()) + " inputs");
+    Shape out = forward_->build(part_of(in, *forward_, 1));
+    const Shape other = backward_->build(part_of(in, *backward_, 1 + forward_->states()));
+    other_ = other;
+    if (merge_mode_ != "concat" && !merge_mode_.empty() && out != other)
       throw UserError("expected as many units in both directions to merge them by '" + merge_mode_ +
                       "', received " + out.text() + " and " + other.text());
     if (weights_.empty())
@@ -58,14 +61,34 @@ class BidirectionalLayer final : public Layer {
     return out;
   }
 
+  std::vector<Symbolic> connect(const std::shared_ptr<Layer>& self,
+                                const std::vector<Symbolic>& in) override {
+    const Symbolic first = Layer::connect(self, in)[0];
+    std::vector<Shape> shapes;
+    if (merge_mode_.empty()) shapes.push_back(other_);
+    if (forward_->recurrent().return_state)
+      for (const auto& layer : {forward_, backward_})
+        shapes.insert(shapes.end(), layer->states(), Shape{layer->recurrent().units});
+    return with_more(first, shapes, merge_mode_.empty() ? 1 : 0);
+  }
+
   Tensor call(const LayerCall& call) const override {
     const size_t own = forward_->weights().size();
-    const Tensor a =
-        forward_->run(inner_call(call, call.in, call.weights.first(own), 1, call.masks), true)
-            .output;
-    const Tensor b =
-        backward_->run(inner_call(call, call.in, call.weights.subspan(own), 2, call.masks), true)
-            .output;
+    const Tensors all(call.in.begin(), call.in.end());
+    const Tensors ahead = part_of(all, *forward_, 1),
+                  back = part_of(all, *backward_, 1 + forward_->states());
+    const auto first =
+        forward_->run(inner_call(call, ahead, call.weights.first(own), 1, call.masks), true);
+    const auto second =
+        backward_->run(inner_call(call, back, call.weights.subspan(own), 2, call.masks), true);
+    const Tensor &a = first.output, &b = second.output;
+    Tensors more;
+    if (merge_mode_.empty()) more.push_back(b);
+    if (forward_->recurrent().return_state)
+      for (const auto* result : {&first, &second})
+        more.insert(more.end(), result->states.begin(), result->states.end());
+    if (!more.empty()) give_more(call, name, std::move(more));
+    if (merge_mode_.empty()) return a;
     if (merge_mode_ == "concat") return concatenate({a, b}, -1);
     if (merge_mode_ == "mul") return multiply(a, b);
     return merge_mode_ == "ave" ? scale(add(a, b), 0.5) : add(a, b);
@@ -82,18 +105,27 @@ class BidirectionalLayer final : public Layer {
       throw UserError(
           "[Bidirectional] backward_layer: expected the layer's return_sequences, received the "
           "other");
-    if (a.return_state || b.return_state || merge_mode_.empty())
+    if (a.return_state != b.return_state)
       throw UserError(
-          "[Bidirectional] expected one output, received return_state or no merge_mode; call two "
-          "layers, one with go_backwards, for their states");
-    for (const char* known : {"concat", "sum", "mul", "ave"})
+          "[Bidirectional] backward_layer: expected the layer's return_state, received the other");
+    for (const char* known : {"", "concat", "sum", "mul", "ave"})
       if (merge_mode_ == known) return;
     throw UserError("[Bidirectional] merge_mode: expected concat, sum, mul or ave, received '" +
                     merge_mode_ + "'");
   }
 
+  // The sequence, and the layer's states where there are some, the first of them at `first`.
+  template <class T>
+  static std::vector<T> part_of(const std::vector<T>& in, const RecurrentLayer& layer,
+                                size_t first) {
+    std::vector<T> part{in[0]};
+    for (size_t i = 0; i < layer.states() && in.size() > 1; ++i) part.push_back(in[first + i]);
+    return part;
+  }
+
   std::string merge_mode_;
   std::shared_ptr<RecurrentLayer> forward_, backward_;
+  Shape other_;  // of one sample of the backward layer's output
 };
 
 class TimeDistributedLayer final : public Layer {
@@ -108,7 +140,11 @@ class TimeDistributedLayer final : public Layer {
   std::string config() const override {
     return layer_->kind() + std::string(" ") + layer_->config();
   }
-  bool supports_masking() const override { return true; }
+  // One for each step goes on; one for each step's own positions is the layer's.
+  Tensor compute_mask(const LayerCall& call) const override {
+    const Tensor mask = call.mask(0);
+    return mask.defined() && mask.shape().rank() == 2 ? mask : Tensor();
+  }
   int64_t vocabulary() const override { return layer_->vocabulary(); }
 
   Shape build(const std::vector<Shape>& in) override {
@@ -131,7 +167,14 @@ class TimeDistributedLayer final : public Layer {
     const Dim batch = x.shape()[0], steps = x.shape()[1];
     const Shape step = x.shape().without_front().without_front();
     const Tensor in[] = {reshape(x, step.with_front(batch * steps).dims())};
-    const Tensor out = layer_->call(inner_call(call, in, call.weights, 0, {}));
+    Tensor mask = call.mask(0);
+    if (mask.defined() && mask.shape().rank() > 2)
+      mask = reshape(mask,
+                     mask.shape().without_front().without_front().with_front(batch * steps).dims());
+    else
+      mask = Tensor();
+    const Tensor masks[] = {mask};
+    const Tensor out = layer_->call(inner_call(call, in, call.weights, 0, masks));
     return reshape(out, out.shape().without_front().with_front(steps).with_front(batch).dims());
   }
 

@@ -16,6 +16,7 @@
 #include "op/constrain.h"
 #include "op/conv2d.h"
 #include "op/conv2d_pool.h"
+#include "op/ctc_loss.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
@@ -101,6 +102,8 @@ std::span<const Op* const> catalogue() {
       &kMaxPoolGradient,
       &kConv2dPool,
       &kConv2dPoolWeightGradient,
+      &kCtcLoss,
+      &kCtcLossGradient,
       &kSparseSoftmaxCrossEntropy,
       &kSparseSoftmaxCrossEntropyGradient,
       &kSoftmaxCrossEntropy,

@@ -18,6 +18,7 @@
 #include "op/constrain.h"
 #include "op/conv2d.h"
 #include "op/conv2d_pool.h"
+#include "op/ctc_loss.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"

@@ -29,15 +29,8 @@ GruResult gru(const Tensor& z, const Tensor& u, const GruExtras& extras = {},
 
 namespace cpu {
 
-// Places of operands; -1: absent.
-struct GruForm {
-  RecurrentForm sequence;
-  bool reset_after;
-  int bias, h0, mask, dropped;
-  int dh = -1, dlast_h = -1, dgates = -1, dinner = -1;  // of the gradient alone
-};
-GruForm gru_form(const PrepareCall&);
-GruForm gru_gradient_form(const PrepareCall&);
+RecurrentForm gru_form(const PrepareCall&);
+RecurrentForm gru_gradient_form(const PrepareCall&);
 
 std::unique_ptr<Kernel> gru_simd(const PrepareCall&);
 std::unique_ptr<Kernel> gru_reference(const PrepareCall&);

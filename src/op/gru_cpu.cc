@@ -1,31 +1,24 @@
 // gru and its gradient as plain loops: sample by sample, step by step.
 #include <algorithm>
 
-#include "backend/cpu/parallel.h"
 #include "op/gru.h"
 #include "op/kernel.h"
+#include "op/recurrent_data.h"
 #include "op/squash.h"
 
 namespace pl::cpu {
 namespace {
 
-// Operand `at`, `offset` elements in; null where it is absent.
-template <class T>
-T* operand(void* const* in, int at, Dim offset) {
-  return at < 0 ? nullptr : static_cast<T*>(in[at]) + offset;
-}
-
 // One sample. Pointers to its part of each operand; those that are absent are null.
 template <class T>
 struct Forward {
-  const GruForm& form;
+  const RecurrentForm& f;
   const T *z, *u, *bias, *h0, *dropped;
   const uint8_t* mask;
   T *h, *gates, *inner;
   T* sum;  // (3 H): products with the state
 
   void run(T* last_h) const {
-    const RecurrentForm& f = form.sequence;
     const Dim units = f.units;
     const T* h_old = h0;  // null: zeros
     for (Dim s = 0; s < f.steps; ++s) {
@@ -44,7 +37,7 @@ struct Forward {
 
   // Columns of gate g: sum = bias + state x u.
   void project(Dim g, const T* state, bool drop) const {
-    const Dim units = form.sequence.units;
+    const Dim units = f.units;
     T* to = sum + g * units;
     for (Dim j = 0; j < units; ++j) to[j] = bias ? bias[g * units + j] : T(0);
     if (!state) return;
@@ -56,7 +49,6 @@ struct Forward {
   }
 
   void step(const T* x, const T* h_old, T* gate, T* inside, T* h_new) const {
-    const RecurrentForm& f = form.sequence;
     const Dim units = f.units;
     for (Dim g = 0; g < 2; ++g) {
       project(g, h_old, true);
@@ -66,7 +58,7 @@ struct Forward {
     auto old = [&](Dim j) { return h_old ? h_old[j] : T(0); };
     const T *update = gate, *reset = gate + units;
     T* candidate = sum + 2 * units;
-    if (form.reset_after) {
+    if (f.reset_after) {
       project(2, h_old, true);
       for (Dim j = 0; j < units; ++j) {
         inside[j] = candidate[j];
@@ -87,7 +79,7 @@ struct Forward {
 
 template <class T>
 struct Backward {
-  const GruForm& form;
+  const RecurrentForm& f;
   const T *gates, *inner, *h, *u, *h0, *dropped, *dh, *dgates, *dinner;
   const uint8_t* mask;
   T *dz, *dn;   // may be `gates` and `inner`
@@ -95,7 +87,6 @@ struct Backward {
   T* step;      // (3 H) of dz, (H) of dn, (H) of the sum
 
   void run() const {
-    const RecurrentForm& f = form.sequence;
     const Dim units = f.units;
     for (Dim s = f.steps - 1; s >= 0; --s) {
       const Dim t = f.input_at(s), at = f.output_at(s) * units;
@@ -113,10 +104,10 @@ struct Backward {
     }
   }
 
-  T factor(Dim g, Dim k) const { return dropped ? dropped[g * form.sequence.units + k] : T(1); }
+  T factor(Dim g, Dim k) const { return dropped ? dropped[g * f.units + k] : T(1); }
   // Row k of gate g's weights times `values`.
   T back(Dim g, Dim k, const T* values) const {
-    const Dim units = form.sequence.units;
+    const Dim units = f.units;
     const T* row = u + (k * 3 + g) * units;
     T sum = 0;
     for (Dim j = 0; j < units; ++j) sum += values[j] * row[j];
@@ -124,7 +115,6 @@ struct Backward {
   }
 
   void cell(Dim t, const T* h_old) const {
-    const RecurrentForm& f = form.sequence;
     const Dim units = f.units;
     const T *gate = gates + t * 3 * units, *inside = inner + t * units;
     T *dn_step = step + 3 * units, *sum = step + 4 * units;
@@ -142,7 +132,7 @@ struct Backward {
     for (Dim j = 0; j < units; ++j) {
       const T reset = gate[units + j];
       T dreset = more(units + j);
-      if (form.reset_after) {
+      if (f.reset_after) {
         dn_step[j] = step[2 * units + j] * reset + more_inner(j);
         dreset += step[2 * units + j] * inside[j];
       } else {
@@ -155,74 +145,54 @@ struct Backward {
     }
     for (Dim k = 0; k < units; ++k) {
       sum[k] += factor(0, k) * back(0, k, step) + factor(1, k) * back(1, k, step + units);
-      if (form.reset_after) sum[k] += factor(2, k) * back(2, k, dn_step);
+      if (f.reset_after) sum[k] += factor(2, k) * back(2, k, dn_step);
     }
   }
 };
 
 template <class T>
-std::unique_ptr<Kernel> forward(const GruForm& form, int threads) {
-  const Dim units = form.sequence.units;
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& f = form.sequence;
-        const Dim work = f.batch * f.steps * units * units;
-        parallel_ranges(threads, f.batch, work, [&](Dim begin, Dim end) {
-          T* sum = static_cast<T*>(workspace) + omp_get_thread_num() * 3 * units;
-          for (Dim b = begin; b < end; ++b) {
-            const Dim sequence = b * f.steps * units, state = b * units;
-            Forward<T>{.form = form,
-                       .z = operand<T>(in, 0, 3 * sequence),
-                       .u = operand<T>(in, 1, 0),
-                       .bias = operand<T>(in, form.bias, 0),
-                       .h0 = operand<T>(in, form.h0, state),
-                       .dropped = operand<T>(in, form.dropped, 3 * state),
-                       .mask = operand<uint8_t>(in, form.mask, b * f.steps),
-                       .h = operand<T>(out, 0, sequence),
-                       .gates = operand<T>(out, 1, 3 * sequence),
-                       .inner = operand<T>(out, 2, sequence),
-                       .sum = sum}
-                .run(operand<T>(out, 3, state));
-          }
-        });
-      },
-      threads * 3 * units * static_cast<Bytes>(sizeof(T)));
+std::unique_ptr<Kernel> forward(const RecurrentForm& form, int threads) {
+  return sample_by_sample<T>(form, threads, 3 * form.units,
+                             [](const SampleOperands<T>& in, const SampleOperands<T>& out, T* sum) {
+                               Forward<T>{.f = in.f,
+                                          .z = in.steps(0, 3),
+                                          .u = in.weights(1),
+                                          .bias = in.weights(in.f.bias),
+                                          .h0 = in.state(in.f.h0),
+                                          .dropped = in.state(in.f.dropped, 3),
+                                          .mask = in.mask(),
+                                          .h = out.steps(0),
+                                          .gates = out.steps(1, 3),
+                                          .inner = out.steps(2),
+                                          .sum = sum}
+                                   .run(out.state(3));
+                             });
 }
 
 template <class T>
-std::unique_ptr<Kernel> backward(const GruForm& form, int threads) {
-  const Dim units = form.sequence.units;
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& f = form.sequence;
-        const Dim work = f.batch * f.steps * units * units;
-        parallel_ranges(threads, f.batch, work, [&](Dim begin, Dim end) {
-          T* step = static_cast<T*>(workspace) + omp_get_thread_num() * 5 * units;
-          for (Dim b = begin; b < end; ++b) {
-            const Dim sequence = b * f.steps * units, state = b * units;
-            T* dh0 = operand<T>(out, 2, state);
-            const T* dlast_h = operand<T>(in, form.dlast_h, state);
-            for (Dim j = 0; j < units; ++j) dh0[j] = dlast_h ? dlast_h[j] : T(0);
-            Backward<T>{.form = form,
-                        .gates = operand<T>(in, 0, 3 * sequence),
-                        .inner = operand<T>(in, 1, sequence),
-                        .h = operand<T>(in, 2, sequence),
-                        .u = operand<T>(in, 3, 0),
-                        .h0 = operand<T>(in, form.h0, state),
-                        .dropped = operand<T>(in, form.dropped, 3 * state),
-                        .dh = operand<T>(in, form.dh, sequence),
-                        .dgates = operand<T>(in, form.dgates, 3 * sequence),
-                        .dinner = operand<T>(in, form.dinner, sequence),
-                        .mask = operand<uint8_t>(in, form.mask, b * f.steps),
-                        .dz = operand<T>(out, 0, 3 * sequence),
-                        .dn = operand<T>(out, 1, sequence),
-                        .dh_carry = dh0,
-                        .step = step}
-                .run();
-          }
-        });
-      },
-      threads * 5 * units * static_cast<Bytes>(sizeof(T)));
+std::unique_ptr<Kernel> backward(const RecurrentForm& form, int threads) {
+  return sample_by_sample<T>(
+      form, threads, 5 * form.units,
+      [](const SampleOperands<T>& in, const SampleOperands<T>& out, T* step) {
+        const RecurrentForm& f = in.f;
+        in.copy_state(f.dlast_h, out.state(2));
+        Backward<T>{.f = f,
+                    .gates = in.steps(0, 3),
+                    .inner = in.steps(1),
+                    .h = in.steps(2),
+                    .u = in.weights(3),
+                    .h0 = in.state(f.h0),
+                    .dropped = in.state(f.dropped, 3),
+                    .dh = in.steps(f.dh),
+                    .dgates = in.steps(f.dgates, 3),
+                    .dinner = in.steps(f.dcells),
+                    .mask = in.mask(),
+                    .dz = out.steps(0, 3),
+                    .dn = out.steps(1),
+                    .dh_carry = out.state(2),
+                    .step = step}
+            .run();
+      });
 }
 
 }  // namespace

@@ -209,6 +209,7 @@ HWY_EXPORT(gru_backward_f32);
 HWY_EXPORT(gru_backward_bf16);
 HWY_EXPORT(gru_fuses);
 
+bool fuses() { return HWY_DYNAMIC_DISPATCH(gru_fuses)(); }
 void run_forward(const RecurrentData<float>& d, Dim begin, Dim end) {
   HWY_DYNAMIC_DISPATCH(gru_forward_f32)(d, begin, end);
 }
@@ -223,75 +224,46 @@ void run_backward(const RecurrentData<Bfloat16>& d, Dim begin, Dim end) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> forward(const GruForm& form, int threads) {
-  const RecurrentForm& f = form.sequence;
-  const Dim packed = packed_weights(f.units, 3), states = 2 * padded_units(f.units) * f.batch;
-  auto kernel = make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& seq = form.sequence;
-        float* space = static_cast<float*>(workspace);
-        pack_weights(threads, static_cast<const T*>(in[1]), seq.units, 3, space);
-        const RecurrentData<T> d{.f = seq,
-                                 .z = recurrent_operand<T>(in, 0),
-                                 .gates = recurrent_operand<T>(out, 1),
-                                 .h = recurrent_operand<T>(out, 0),
-                                 .c = recurrent_operand<T>(out, 2),
-                                 .bias = recurrent_operand<float>(in, form.bias),
-                                 .h0 = recurrent_operand<T>(in, form.h0),
-                                 .mask = recurrent_operand<uint8_t>(in, form.mask),
-                                 .last_h = recurrent_operand<T>(out, 3),
-                                 .packed = space,
-                                 .state = space + packed};
-        parallel_ranges(threads, seq.batch, seq.batch * seq.steps * seq.units * seq.units,
-                        [&](Dim begin, Dim end) { run_forward(d, begin, end); });
+std::unique_ptr<Kernel> forward(const RecurrentForm& form, int threads) {
+  const PackedCall call{.gates = 3, .u = 1, .transposed = false, .states = 2, .fuses = fuses()};
+  return packed_kernel<T>(
+      form, threads, call,
+      [](void* const*, void* const* out, RecurrentData<T>& d) {
+        d.gates = recurrent_operand<T>(out, 1);
+        d.h = recurrent_operand<T>(out, 0);
+        d.c = recurrent_operand<T>(out, 2);
+        d.last_h = recurrent_operand<T>(out, 3);
       },
-      (packed + states) * static_cast<Bytes>(sizeof(float)));
-  kernel->key = HWY_DYNAMIC_DISPATCH(gru_fuses)() ? "fused" : "apart";
-  return kernel;
+      [](const RecurrentData<T>& d, Dim begin, Dim end) { run_forward(d, begin, end); });
 }
 
 template <class T>
-std::unique_ptr<Kernel> backward(const GruForm& form, int threads) {
-  const RecurrentForm& f = form.sequence;
-  const Dim packed = packed_weights(f.units, 3), states = 4 * padded_units(f.units) * f.batch;
-  auto kernel = make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& seq = form.sequence;
-        float* space = static_cast<float*>(workspace);
-        pack_transposed(threads, static_cast<const T*>(in[3]), seq.units, 3, space);
-        const RecurrentData<T> d{.f = seq,
-                                 .z = recurrent_operand<T>(in, 0),
-                                 .gates = recurrent_operand<T>(out, 0),
-                                 .h = recurrent_operand<T>(in, 2),
-                                 .c = recurrent_operand<T>(in, 1),
-                                 .dn = recurrent_operand<T>(out, 1),
-                                 .h0 = recurrent_operand<T>(in, form.h0),
-                                 .dh = recurrent_operand<T>(in, form.dh),
-                                 .dlast_h = recurrent_operand<T>(in, form.dlast_h),
-                                 .mask = recurrent_operand<uint8_t>(in, form.mask),
-                                 .last_h = recurrent_operand<T>(out, 2),
-                                 .packed = space,
-                                 .state = space + packed};
-        parallel_ranges(threads, seq.batch, seq.batch * seq.steps * seq.units * seq.units,
-                        [&](Dim begin, Dim end) { run_backward(d, begin, end); });
+std::unique_ptr<Kernel> backward(const RecurrentForm& form, int threads) {
+  const PackedCall call{.gates = 3, .u = 3, .transposed = true, .states = 4, .fuses = fuses()};
+  return packed_kernel<T>(
+      form, threads, call,
+      [](void* const* in, void* const* out, RecurrentData<T>& d) {
+        d.gates = recurrent_operand<T>(out, 0);
+        d.h = recurrent_operand<T>(in, 2);
+        d.c = recurrent_operand<T>(in, 1);
+        d.dn = recurrent_operand<T>(out, 1);
+        d.last_h = recurrent_operand<T>(out, 2);
       },
-      (packed + states) * static_cast<Bytes>(sizeof(float)));
-  kernel->key = HWY_DYNAMIC_DISPATCH(gru_fuses)() ? "fused" : "apart";
-  return kernel;
+      [](const RecurrentData<T>& d, Dim begin, Dim end) { run_backward(d, begin, end); });
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> gru_simd(const PrepareCall& call) {
-  const GruForm form = gru_form(call);
+  const RecurrentForm form = gru_form(call);
   if (!form.reset_after || form.dropped >= 0) return nullptr;
   return dispatch_simd(call.in[0].dtype,
                        [&]<class T>() { return forward<T>(form, call.backend.threads()); });
 }
 
 std::unique_ptr<Kernel> gru_gradient_simd(const PrepareCall& call) {
-  const GruForm form = gru_gradient_form(call);
-  if (!form.reset_after || form.dropped >= 0 || form.dgates >= 0 || form.dinner >= 0)
+  const RecurrentForm form = gru_gradient_form(call);
+  if (!form.reset_after || form.dropped >= 0 || form.dgates >= 0 || form.dcells >= 0)
     return nullptr;
   return dispatch_simd(call.in[0].dtype,
                        [&]<class T>() { return backward<T>(form, call.backend.threads()); });

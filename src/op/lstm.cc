@@ -1,7 +1,5 @@
 #include "op/lstm.h"
 
-#include <algorithm>
-
 #include "graph/graph.h"
 #include "op/infer.h"
 #include "op/recurrent_weight_gradient.h"
@@ -9,124 +7,54 @@
 namespace pl {
 namespace {
 
-using cpu::LstmForm;
-
-// Operands behind z and u, or behind gates, c and u.
-struct Places : LstmForm {
-  int count;
-};
-
-Places places_of(const Attrs& attrs) {
-  OptionalOperands more(attrs, 2);
-  Places p{};
-  p.h0 = more.take("state");
-  p.c0 = more.take("state");
-  p.mask = more.take("mask");
-  p.dropped = more.take("dropped");
-  p.count = more.count();
-  return p;
-}
-
-Places gradient_places_of(const Attrs& attrs) {
-  OptionalOperands more(attrs, 3);
-  Places p{};
-  p.h0 = -1;
-  p.c0 = more.take("state");
-  p.mask = more.take("mask");
-  p.dropped = more.take("dropped");
-  p.dh = more.take("dh");
-  p.dlast_h = more.take("dlast_h");
-  p.dlast_c = more.take("dlast_c");
-  p.dgates = more.take("dgates");
-  p.dc = more.take("dc");
-  p.count = more.count();
-  return p;
-}
+constexpr RecurrentOperand kMore[] = {kFirstState, kFirstCell, kStepMask, kDropped};
+constexpr RecurrentOperand kGradientMore[] = {
+    kFirstCell,
+    kStepMask,
+    kDropped,
+    gradient_of_steps(0),
+    gradient_of_last(3),
+    {"dlast_c", "dlast_c", &RecurrentForm::dlast_c,
+     [](const RecurrentSizes& s) { return s.state(); }, 4},
+    {"dgates", "dgates", &RecurrentForm::dgates,
+     [](const RecurrentSizes& s) { return s.sequence(4); }, 1},
+    {"dc", "dc", &RecurrentForm::dcells, [](const RecurrentSizes& s) { return s.sequence(); }, 2}};
+constexpr RecurrentKind kForward{"lstm", 4, 2, kMore};
+constexpr RecurrentKind kBackward{"lstm_gradient", 4, 3, kGradientMore};
 
 // Inputs: z (B, T, 4 H), u (H, 4 H), [h0, c0 (B, H)], [mask (B, T)], [dropped (B, 4, H)]. Outputs:
 // h (B, T, H), gates (B, T, 4 H) behind their activations (zeros in steps left out), c (B, T, H),
 // last_h and last_c (B, H).
 Metas infer(const Metas& in, const Attrs& attrs) {
-  constexpr const char* op = "lstm";
-  const Places p = places_of(attrs);
-  expect_operands(op, index(p.count), index(p.count), in, attrs);
-  const RecurrentSizes sizes = recurrent_sizes(op, 4, in[0], in[1], in, attrs);
-  recurrent_form(op, in[0].shape, sizes.units, in, attrs);
-  auto expect = [&](const char* what, int at, const Meta& meta) {
-    expect_recurrent_meta(op, what, at, meta, in, attrs);
-  };
-  expect("h0", p.h0, sizes.state());
-  expect("c0", p.c0, sizes.state());
-  expect("a mask", p.mask, sizes.mask());
-  expect("factors", p.dropped, sizes.dropped());
-  return checked(
-      op, {sizes.sequence(), sizes.sequence(4), sizes.sequence(), sizes.state(), sizes.state()});
+  const RecurrentSizes s = check_recurrent(kForward, in, attrs);
+  return checked(kForward.op, {s.sequence(), s.sequence(4), s.sequence(), s.state(), s.state()});
 }
 
 // Inputs: gates (B, T, 4 H), c (B, T, H), u, [c0], [mask], [dropped], and the gradients of outputs
 // that have one. Outputs: dz (B, T, 4 H), dh0 and dc0 (B, H).
 Metas gradient_infer(const Metas& in, const Attrs& attrs) {
-  constexpr const char* op = "lstm_gradient";
-  const Places p = gradient_places_of(attrs);
-  expect_operands(op, index(p.count), index(p.count), in, attrs);
-  const RecurrentSizes sizes = recurrent_sizes(op, 4, in[0], in[2], in, attrs);
-  recurrent_form(op, in[0].shape, sizes.units, in, attrs);
-  auto expect = [&](const char* what, int at, const Meta& meta) {
-    expect_recurrent_meta(op, what, at, meta, in, attrs);
-  };
-  expect("c", 1, sizes.sequence());
-  expect("c0", p.c0, sizes.state());
-  expect("a mask", p.mask, sizes.mask());
-  expect("factors", p.dropped, sizes.dropped());
-  expect("dh", p.dh, sizes.sequence());
-  expect("dlast_h", p.dlast_h, sizes.state());
-  expect("dlast_c", p.dlast_c, sizes.state());
-  expect("dgates", p.dgates, sizes.sequence(4));
-  expect("dc", p.dc, sizes.sequence());
-  return checked(op, {sizes.sequence(4), sizes.state(), sizes.state()});
+  const RecurrentSizes s = check_recurrent(kBackward, in, attrs);
+  return checked(kBackward.op, {s.sequence(4), s.state(), s.state()});
 }
 
 Tensors gradient(const GradientCall& call) {
-  const Places p = places_of(call.attrs);
-  auto operand = [&](int at) { return at < 0 ? Tensor() : call.in[index(at)]; };
-  Attrs attrs = recurrent_shared_attrs(call.attrs);
-  Tensors in{call.out[1], call.out[2], call.in[1]};
-  add_operand("state", operand(p.c0), in, attrs);
-  add_operand("mask", operand(p.mask), in, attrs);
-  add_operand("dropped", operand(p.dropped), in, attrs);
-  add_operand("dh", call.dout[0], in, attrs);
-  add_operand("dlast_h", call.dout[3], in, attrs);
-  add_operand("dlast_c", call.dout[4], in, attrs);
-  add_operand("dgates", call.dout[1], in, attrs);
-  add_operand("dc", call.dout[2], in, attrs);
-  const Tensors back = apply(kLstmGradient, std::move(in), std::move(attrs));
+  RecurrentForm p;
+  place_operands(kForward, call.attrs, p);
+  const Tensors back = recurrent_backward(kLstmGradient, kBackward, kForward, call,
+                                          {call.out[1], call.out[2], call.in[1]});
   Tensors out(call.in.size());
   if (call.wants(1))
-    out[1] = recurrent_weight_gradient(call.out[0], back[0],
-                                       {.backwards = call.attrs.integer("backwards", 0) != 0,
-                                        .flip = call.attrs.integer("flip", 0) != 0,
-                                        .h0 = operand(p.h0),
-                                        .dropped = operand(p.dropped),
-                                        .dtype = call.dtype_of(1)});
+    out[1] = recurrent_weight_gradient(call.out[0], back[0], recurrent_weight_options(call, p));
   out[0] = back[0];
   if (p.h0 >= 0) out[index(p.h0)] = back[1], out[index(p.c0)] = back[2];
   return out;
 }
 
-Rows rows(const Attrs& attrs, RowMask in) {
-  return recurrent_rows(RowMask{2}, places_of(attrs).count, in);
-}
-Rows gradient_rows(const Attrs& attrs, RowMask in) {
-  return recurrent_rows(RowMask{4}, gradient_places_of(attrs).count, in);
-}
+Rows rows(const Attrs& attrs, RowMask in) { return recurrent_rows(kForward, attrs, in); }
+Rows gradient_rows(const Attrs& attrs, RowMask in) { return recurrent_rows(kBackward, attrs, in); }
 
-// A product with u for each step, and some 100 operations for each unit.
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
-  Cost result = pointwise_cost(in, out, 0);
-  const double units = static_cast<double>(in[0].shape.back()) / 4;
-  const double steps = static_cast<double>(in[0].elements()) / std::max(1.0, 4 * units);
-  result.flops = steps * units * (8 * units + 100);
-  return result;
+  return recurrent_cost(4, 100, in, out);
 }
 
 const std::vector<RecurrentCase>& cases() {
@@ -153,38 +81,18 @@ const std::vector<RecurrentCase>& cases() {
   return list;
 }
 
-std::vector<Sample> samples() {
-  std::vector<Sample> result;
-  for (const RecurrentCase& c : cases()) {
-    Sample sample = recurrent_sample(c);
-    sample.in = {sample_real({c.batch, c.steps, 4 * c.units}), sample_real({c.units, 4 * c.units})};
-    add_recurrent_extras(c, 4, 2, sample);
-    result.push_back(std::move(sample));
-  }
-  return result;
-}
+std::vector<Sample> samples() { return recurrent_samples(kForward, cases()); }
 
 std::vector<Sample> gradient_samples() {
-  std::vector<Sample> result;
-  for (const RecurrentCase& c : cases()) {
-    Sample sample = recurrent_sample(c);
-    const Shape sequence{c.batch, c.steps, c.units}, state{c.batch, c.units};
-    // Gates are below 1: numbers like them, or states grow from step to step.
-    sample.in = {sample_real({c.batch, c.steps, 4 * c.units}, Fill::probabilities),
-                 sample_real(sequence), sample_real({c.units, 4 * c.units})};
-    add_recurrent_extras(c, 4, 1, sample);
-    auto add = [&](const char* name, const Shape& shape) {
-      sample.attrs.set(name, int64_t{1});
-      sample.in.push_back(sample_real(shape));
-    };
-    add("dh", sequence);
-    if (c.units != 5) add("dlast_h", state);
-    if (c.units == 4 || c.units == 37) add("dlast_c", state);
-    if (c.units == 7) add("dgates", {c.batch, c.steps, 4 * c.units});
-    if (c.units == 7) add("dc", sequence);
-    result.push_back(std::move(sample));
+  std::vector<RecurrentCase> list = cases();
+  for (RecurrentCase& c : list) {
+    auto add = [&](const char* name) { c.attrs.emplace_back(name, int64_t{1}); };
+    add("dh");
+    if (c.units != 5) add("dlast_h");
+    if (c.units == 4 || c.units == 37) add("dlast_c");
+    if (c.units == 7) add("dgates"), add("dc");
   }
-  return result;
+  return recurrent_samples(kBackward, list);
 }
 
 constexpr Variant kVariants[] = {
@@ -201,16 +109,11 @@ constexpr InOut kGradientInPlace[] = {{0, 0}};  // dz where gates were
 }  // namespace
 
 namespace cpu {
-LstmForm lstm_form(const PrepareCall& call) {
-  LstmForm f = places_of(call.attrs);
-  f.sequence = recurrent_form("lstm", call.in[0].shape, call.in[1].shape[0], call.in, call.attrs);
-  return f;
+RecurrentForm lstm_form(const PrepareCall& call) {
+  return recurrent_form(kForward, call.in, call.attrs);
 }
-LstmForm lstm_gradient_form(const PrepareCall& call) {
-  LstmForm f = gradient_places_of(call.attrs);
-  f.sequence =
-      recurrent_form("lstm_gradient", call.in[0].shape, call.in[2].shape[0], call.in, call.attrs);
-  return f;
+RecurrentForm lstm_gradient_form(const PrepareCall& call) {
+  return recurrent_form(kBackward, call.in, call.attrs);
 }
 }  // namespace cpu
 

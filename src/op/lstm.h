@@ -25,14 +25,8 @@ LstmResult lstm(const Tensor& z, const Tensor& u, const LstmExtras& extras = {},
 
 namespace cpu {
 
-// Places of operands; -1: absent.
-struct LstmForm {
-  RecurrentForm sequence;
-  int h0, c0, mask, dropped;
-  int dh = -1, dlast_h = -1, dlast_c = -1, dgates = -1, dc = -1;  // of the gradient alone
-};
-LstmForm lstm_form(const PrepareCall&);
-LstmForm lstm_gradient_form(const PrepareCall&);
+RecurrentForm lstm_form(const PrepareCall&);
+RecurrentForm lstm_gradient_form(const PrepareCall&);
 
 std::unique_ptr<Kernel> lstm_simd(const PrepareCall&);
 std::unique_ptr<Kernel> lstm_reference(const PrepareCall&);

@@ -1,19 +1,13 @@
 // lstm and its gradient as plain loops: sample by sample, step by step.
 #include <algorithm>
 
-#include "backend/cpu/parallel.h"
 #include "op/kernel.h"
 #include "op/lstm.h"
+#include "op/recurrent_data.h"
 #include "op/squash.h"
 
 namespace pl::cpu {
 namespace {
-
-// Operand `at`, `offset` elements in; null where it is absent.
-template <class T>
-T* operand(void* const* in, int at, Dim offset) {
-  return at < 0 ? nullptr : static_cast<T*>(in[at]) + offset;
-}
 
 // One sample. Pointers to its part of each operand; those that are absent are null.
 template <class T>
@@ -132,71 +126,48 @@ struct Backward {
 };
 
 template <class T>
-std::unique_ptr<Kernel> forward(const LstmForm& form, int threads) {
-  const Dim units = form.sequence.units;
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& f = form.sequence;
-        parallel_ranges(
-            threads, f.batch, f.batch * f.steps * units * units, [&](Dim begin, Dim end) {
-              T* sum = static_cast<T*>(workspace) + omp_get_thread_num() * 4 * units;
-              for (Dim b = begin; b < end; ++b) {
-                const Dim sequence = b * f.steps * units, state = b * units;
-                const Forward<T> sample{.f = f,
-                                        .z = operand<T>(in, 0, 4 * sequence),
-                                        .u = operand<T>(in, 1, 0),
-                                        .h0 = operand<T>(in, form.h0, state),
-                                        .c0 = operand<T>(in, form.c0, state),
-                                        .dropped = operand<T>(in, form.dropped, 4 * state),
-                                        .mask = operand<uint8_t>(in, form.mask, b * f.steps),
-                                        .h = operand<T>(out, 0, sequence),
-                                        .gates = operand<T>(out, 1, 4 * sequence),
-                                        .c = operand<T>(out, 2, sequence),
-                                        .sum = sum};
-                sample.run(operand<T>(out, 3, state), operand<T>(out, 4, state));
-              }
-            });
-      },
-      threads * 4 * units * static_cast<Bytes>(sizeof(T)));
+std::unique_ptr<Kernel> forward(const RecurrentForm& form, int threads) {
+  return sample_by_sample<T>(form, threads, 4 * form.units,
+                             [](const SampleOperands<T>& in, const SampleOperands<T>& out, T* sum) {
+                               Forward<T>{.f = in.f,
+                                          .z = in.steps(0, 4),
+                                          .u = in.weights(1),
+                                          .h0 = in.state(in.f.h0),
+                                          .c0 = in.state(in.f.c0),
+                                          .dropped = in.state(in.f.dropped, 4),
+                                          .mask = in.mask(),
+                                          .h = out.steps(0),
+                                          .gates = out.steps(1, 4),
+                                          .c = out.steps(2),
+                                          .sum = sum}
+                                   .run(out.state(3), out.state(4));
+                             });
 }
 
 template <class T>
-std::unique_ptr<Kernel> backward(const LstmForm& form, int threads) {
-  const Dim units = form.sequence.units;
-  return make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& f = form.sequence;
-        parallel_ranges(threads, f.batch, f.batch * f.steps * units * units,
-                        [&](Dim begin, Dim end) {
-                          T* step = static_cast<T*>(workspace) + omp_get_thread_num() * 4 * units;
-                          for (Dim b = begin; b < end; ++b) {
-                            const Dim sequence = b * f.steps * units, state = b * units;
-                            T *dh0 = operand<T>(out, 1, state), *dc0 = operand<T>(out, 2, state);
-                            const T *dlast_h = operand<T>(in, form.dlast_h, state),
-                                    *dlast_c = operand<T>(in, form.dlast_c, state);
-                            for (Dim j = 0; j < units; ++j) {
-                              dh0[j] = dlast_h ? dlast_h[j] : T(0);
-                              dc0[j] = dlast_c ? dlast_c[j] : T(0);
-                            }
-                            Backward<T>{.f = f,
-                                        .gates = operand<T>(in, 0, 4 * sequence),
-                                        .c = operand<T>(in, 1, sequence),
-                                        .u = operand<T>(in, 2, 0),
-                                        .c0 = operand<T>(in, form.c0, state),
-                                        .dropped = operand<T>(in, form.dropped, 4 * state),
-                                        .dh = operand<T>(in, form.dh, sequence),
-                                        .dgates = operand<T>(in, form.dgates, 4 * sequence),
-                                        .dc_steps = operand<T>(in, form.dc, sequence),
-                                        .mask = operand<uint8_t>(in, form.mask, b * f.steps),
-                                        .dz = operand<T>(out, 0, 4 * sequence),
-                                        .dh_carry = dh0,
-                                        .dc_carry = dc0,
-                                        .step = step}
-                                .run();
-                          }
-                        });
-      },
-      threads * 4 * units * static_cast<Bytes>(sizeof(T)));
+std::unique_ptr<Kernel> backward(const RecurrentForm& form, int threads) {
+  return sample_by_sample<T>(
+      form, threads, 4 * form.units,
+      [](const SampleOperands<T>& in, const SampleOperands<T>& out, T* step) {
+        const RecurrentForm& f = in.f;
+        in.copy_state(f.dlast_h, out.state(1));
+        in.copy_state(f.dlast_c, out.state(2));
+        Backward<T>{.f = f,
+                    .gates = in.steps(0, 4),
+                    .c = in.steps(1),
+                    .u = in.weights(2),
+                    .c0 = in.state(f.c0),
+                    .dropped = in.state(f.dropped, 4),
+                    .dh = in.steps(f.dh),
+                    .dgates = in.steps(f.dgates, 4),
+                    .dc_steps = in.steps(f.dcells),
+                    .mask = in.mask(),
+                    .dz = out.steps(0, 4),
+                    .dh_carry = out.state(1),
+                    .dc_carry = out.state(2),
+                    .step = step}
+            .run();
+      });
 }
 
 }  // namespace

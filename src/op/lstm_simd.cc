@@ -215,6 +215,7 @@ HWY_EXPORT(lstm_backward_f32);
 HWY_EXPORT(lstm_backward_bf16);
 HWY_EXPORT(lstm_fuses);
 
+bool fuses() { return HWY_DYNAMIC_DISPATCH(lstm_fuses)(); }
 void run_forward(const RecurrentData<float>& d, Dim begin, Dim end) {
   HWY_DYNAMIC_DISPATCH(lstm_forward_f32)(d, begin, end);
 }
@@ -229,78 +230,46 @@ void run_backward(const RecurrentData<Bfloat16>& d, Dim begin, Dim end) {
 }
 
 template <class T>
-std::unique_ptr<Kernel> forward(const LstmForm& form, int threads) {
-  const RecurrentForm& f = form.sequence;
-  const Dim packed = packed_weights(f.units, 4), states = 3 * padded_units(f.units) * f.batch;
-  auto kernel = make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& seq = form.sequence;
-        float* space = static_cast<float*>(workspace);
-        const T* u = static_cast<const T*>(in[1]);
-        pack_weights(threads, u, seq.units, 4, space);
-        const RecurrentData<T> d{.f = seq,
-                                 .z = recurrent_operand<T>(in, 0),
-                                 .gates = recurrent_operand<T>(out, 1),
-                                 .h = recurrent_operand<T>(out, 0),
-                                 .c = recurrent_operand<T>(out, 2),
-                                 .h0 = recurrent_operand<T>(in, form.h0),
-                                 .c0 = recurrent_operand<T>(in, form.c0),
-                                 .mask = recurrent_operand<uint8_t>(in, form.mask),
-                                 .last_h = recurrent_operand<T>(out, 3),
-                                 .last_c = recurrent_operand<T>(out, 4),
-                                 .packed = space,
-                                 .state = space + packed};
-        parallel_ranges(threads, seq.batch, seq.batch * seq.steps * seq.units * seq.units,
-                        [&](Dim begin, Dim end) { run_forward(d, begin, end); });
+std::unique_ptr<Kernel> forward(const RecurrentForm& form, int threads) {
+  const PackedCall call{.gates = 4, .u = 1, .transposed = false, .states = 3, .fuses = fuses()};
+  return packed_kernel<T>(
+      form, threads, call,
+      [](void* const*, void* const* out, RecurrentData<T>& d) {
+        d.gates = recurrent_operand<T>(out, 1);
+        d.h = recurrent_operand<T>(out, 0);
+        d.c = recurrent_operand<T>(out, 2);
+        d.last_h = recurrent_operand<T>(out, 3);
+        d.last_c = recurrent_operand<T>(out, 4);
       },
-      (packed + states) * static_cast<Bytes>(sizeof(float)));
-  kernel->key = HWY_DYNAMIC_DISPATCH(lstm_fuses)() ? "fused" : "apart";
-  return kernel;
+      [](const RecurrentData<T>& d, Dim begin, Dim end) { run_forward(d, begin, end); });
 }
 
 template <class T>
-std::unique_ptr<Kernel> backward(const LstmForm& form, int threads) {
-  const RecurrentForm& f = form.sequence;
-  const Dim packed = packed_weights(f.units, 4), states = 6 * padded_units(f.units) * f.batch;
-  auto kernel = make_kernel(
-      [=](void* const* in, void* const* out, void* workspace) {
-        const RecurrentForm& seq = form.sequence;
-        float* space = static_cast<float*>(workspace);
-        const T* u = static_cast<const T*>(in[2]);
-        pack_transposed(threads, u, seq.units, 4, space);
-        const RecurrentData<T> d{.f = seq,
-                                 .z = recurrent_operand<T>(in, 0),
-                                 .gates = recurrent_operand<T>(out, 0),
-                                 .c = recurrent_operand<T>(in, 1),
-                                 .c0 = recurrent_operand<T>(in, form.c0),
-                                 .dh = recurrent_operand<T>(in, form.dh),
-                                 .dlast_h = recurrent_operand<T>(in, form.dlast_h),
-                                 .dlast_c = recurrent_operand<T>(in, form.dlast_c),
-                                 .mask = recurrent_operand<uint8_t>(in, form.mask),
-                                 .last_h = recurrent_operand<T>(out, 1),
-                                 .last_c = recurrent_operand<T>(out, 2),
-                                 .packed = space,
-                                 .state = space + packed};
-        parallel_ranges(threads, seq.batch, seq.batch * seq.steps * seq.units * seq.units,
-                        [&](Dim begin, Dim end) { run_backward(d, begin, end); });
+std::unique_ptr<Kernel> backward(const RecurrentForm& form, int threads) {
+  const PackedCall call{.gates = 4, .u = 2, .transposed = true, .states = 6, .fuses = fuses()};
+  return packed_kernel<T>(
+      form, threads, call,
+      [](void* const* in, void* const* out, RecurrentData<T>& d) {
+        d.gates = recurrent_operand<T>(out, 0);
+        d.c = recurrent_operand<T>(in, 1);
+        d.last_h = recurrent_operand<T>(out, 1);
+        d.last_c = recurrent_operand<T>(out, 2);
       },
-      (packed + states) * static_cast<Bytes>(sizeof(float)));
-  kernel->key = HWY_DYNAMIC_DISPATCH(lstm_fuses)() ? "fused" : "apart";
-  return kernel;
+      [](const RecurrentData<T>& d, Dim begin, Dim end) { run_backward(d, begin, end); });
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> lstm_simd(const PrepareCall& call) {
-  const LstmForm form = lstm_form(call);
+  const RecurrentForm form = lstm_form(call);
   if (form.dropped >= 0) return nullptr;
   return dispatch_simd(call.in[0].dtype,
                        [&]<class T>() { return forward<T>(form, call.backend.threads()); });
 }
 
 std::unique_ptr<Kernel> lstm_gradient_simd(const PrepareCall& call) {
-  const LstmForm form = lstm_gradient_form(call);
-  if (form.dropped >= 0 || form.dgates >= 0 || form.dc >= 0) return nullptr;
+  const RecurrentForm form = lstm_gradient_form(call);
+  if (form.dropped >= 0 || form.dgates >= 0 || form.dcells >= 0) return nullptr;
   return dispatch_simd(call.in[0].dtype,
                        [&]<class T>() { return backward<T>(form, call.backend.threads()); });
 }

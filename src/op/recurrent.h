@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,12 +33,16 @@ Attrs recurrent_attrs(const RecurrentOptions& options);
 struct RecurrentForm {
   Dim batch = 0, steps = 0, units = 0;
   bool backwards = false, flip = false;
+  bool reset_after = true;  // of gru
   Squash activation = Squash::tanh, recurrent_activation = Squash::sigmoid;
+  // Places of operands; -1: absent.
+  int bias = -1, h0 = -1, c0 = -1, mask = -1, dropped = -1;
+  int dh = -1, dlast_h = -1, dlast_c = -1, dgates = -1, dcells = -1;  // of gradients alone
   // Where step s reads and where it writes.
   Dim input_at(Dim s) const { return backwards ? steps - 1 - s : s; }
   Dim output_at(Dim s) const { return backwards && !flip ? steps - 1 - s : s; }
 };
-// `sequence` (B, T, ...). Rejects unknown functions.
+// `sequence` (B, T, ...). Rejects unknown functions. Places are not set.
 RecurrentForm recurrent_form(const char* op, const Shape& sequence, Dim units, const Metas& in,
                              const Attrs& attrs);
 
@@ -64,27 +69,63 @@ struct RecurrentSizes {
   Meta mask() const { return {Dtype::boolean, Shape{batch, steps}}; }
   Meta dropped() const { return {dtype, Shape{batch, gates, units}}; }
 };
-// `sequence` (B, T, gates * H) of a floating dtype and `u` (H, gates * H), or a refusal.
-RecurrentSizes recurrent_sizes(const char* op, Dim gates, const Meta& sequence, const Meta& u,
-                               const Metas& in, const Attrs& attrs);
-// Rejects the call unless operand `at`, if it is there, is like `meta`.
-void expect_recurrent_meta(const char* op, const char* what, int at, const Meta& meta,
-                           const Metas& in, const Attrs& attrs);
-// The attributes that an op shares with its gradient: all but those that name operands.
-Attrs recurrent_shared_attrs(const Attrs& attrs);
-// Of ops whose operands, `count` of them, have samples along dimension 0 but for the `weights`.
-Rows recurrent_rows(RowMask weights, int count, RowMask in);
 
-// Samples of the ops.
+// An operand that is there if an attribute says so.
+struct RecurrentOperand {
+  const char* attr;
+  const char* what;
+  int RecurrentForm::*place;
+  Meta (*meta)(const RecurrentSizes&);
+  int of_output = -1;  // of a gradient: the output whose gradient it is
+};
+// The operands that the ops have in common.
+inline constexpr RecurrentOperand kFirstState{"state", "h0", &RecurrentForm::h0,
+                                              [](const RecurrentSizes& s) { return s.state(); }};
+inline constexpr RecurrentOperand kFirstCell{"state", "c0", &RecurrentForm::c0,
+                                             [](const RecurrentSizes& s) { return s.state(); }};
+inline constexpr RecurrentOperand kStepMask{"mask", "a mask", &RecurrentForm::mask,
+                                            [](const RecurrentSizes& s) { return s.mask(); }};
+inline constexpr RecurrentOperand kDropped{"dropped", "factors", &RecurrentForm::dropped,
+                                           [](const RecurrentSizes& s) { return s.dropped(); }};
+constexpr RecurrentOperand gradient_of_steps(int output) {
+  return {"dh", "dh", &RecurrentForm::dh, [](const RecurrentSizes& s) { return s.sequence(); },
+          output};
+}
+constexpr RecurrentOperand gradient_of_last(int output) {
+  return {"dlast_h", "dlast_h", &RecurrentForm::dlast_h,
+          [](const RecurrentSizes& s) { return s.state(); }, output};
+}
+
+// What tells the ops apart. Operands that are always there: a sequence (B, T, gates * H) first, the
+// weights u (H, gates * H) last, sequences (B, T, H) between them.
+struct RecurrentKind {
+  const char* op;
+  Dim gates;
+  int always;
+  std::span<const RecurrentOperand> more;
+  int u() const { return always - 1; }
+};
+// Sets the places of operands that the attributes name; answers how many operands there are.
+int place_operands(const RecurrentKind& kind, const Attrs& attrs, RecurrentForm& form);
+RecurrentSizes check_recurrent(const RecurrentKind& kind, const Metas& in, const Attrs& attrs);
+RecurrentForm recurrent_form(const RecurrentKind& kind, const Metas& in, const Attrs& attrs);
+// Every operand but the weights (and a bias) has samples along dimension 0.
+Rows recurrent_rows(const RecurrentKind& kind, const Attrs& attrs, RowMask in);
+// A product with u for each step, and `per_unit` operations for each unit.
+Cost recurrent_cost(Dim gates, double per_unit, const Metas& in, const Metas& out);
+// What the op of `backward` gives for a call of `forward`'s; `always`: its first operands.
+Tensors recurrent_backward(const Op& op, const RecurrentKind& backward,
+                           const RecurrentKind& forward, const GradientCall& call, Tensors always);
+
+// Samples of the ops: each case has the operands that its attributes name.
 struct RecurrentCase {
   const char* name;
   Dim batch, steps, units;
   std::vector<std::pair<std::string, Attr>> attrs = {};
   bool benchmark = false;
 };
-Sample recurrent_sample(const RecurrentCase& c);
+std::vector<Sample> recurrent_samples(const RecurrentKind& kind,
+                                      const std::vector<RecurrentCase>& cases);
 SampleInput sample_real(Shape shape, Fill fill = Fill::normal);
-// `states` first states, a mask and factors, as far as the attributes name them.
-void add_recurrent_extras(const RecurrentCase& c, Dim gates, int states, Sample& sample);
 
 }  // namespace pl

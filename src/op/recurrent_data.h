@@ -1,9 +1,11 @@
-// What the SIMD kernels of recurrent ops are handed, for all samples, and how they pack weights.
+// What the kernels of recurrent ops are handed: plain ones a sample, SIMD ones all samples and
+// packed weights.
 #pragma once
 
 #include <algorithm>
 
 #include "backend/cpu/parallel.h"
+#include "op/kernel.h"
 #include "op/recurrent.h"
 
 namespace pl::cpu {
@@ -73,6 +75,90 @@ void pack_transposed(int threads, const T* u, Dim units, Dim gates, float* to) {
 template <class T>
 T* recurrent_operand(void* const* in, int at) {
   return at < 0 ? nullptr : static_cast<T*>(in[at]);
+}
+
+// One sample's part of a call's inputs or outputs; null where an operand is absent.
+template <class T>
+struct SampleOperands {
+  const RecurrentForm& f;
+  void* const* operands;
+  Dim sample;
+
+  T* weights(int at) const { return recurrent_operand<T>(operands, at); }
+  T* steps(int at, Dim factor = 1) const { return part(at, f.steps * factor * f.units); }
+  T* state(int at, Dim factor = 1) const { return part(at, factor * f.units); }
+  const uint8_t* mask() const {
+    return f.mask < 0 ? nullptr : recurrent_operand<uint8_t>(operands, f.mask) + sample * f.steps;
+  }
+  // Zeros where it is absent.
+  void copy_state(int at, T* to) const {
+    const T* from = state(at);
+    for (Dim j = 0; j < f.units; ++j) to[j] = from ? from[j] : T(0);
+  }
+
+ private:
+  T* part(int at, Dim size) const {
+    return at < 0 ? nullptr : recurrent_operand<T>(operands, at) + sample * size;
+  }
+};
+
+// A plain kernel: body(inputs, outputs, scratch) for each sample, `scratch` elements of a thread.
+template <class T, class Body>
+std::unique_ptr<Kernel> sample_by_sample(const RecurrentForm& form, int threads, Dim scratch,
+                                         Body body) {
+  return make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        const Dim work = form.batch * form.steps * form.units * form.units;
+        parallel_ranges(threads, form.batch, work, [&](Dim begin, Dim end) {
+          T* own = static_cast<T*>(workspace) + omp_get_thread_num() * scratch;
+          for (Dim b = begin; b < end; ++b)
+            body(SampleOperands<T>{form, in, b}, SampleOperands<T>{form, out, b}, own);
+        });
+      },
+      threads * scratch * static_cast<Bytes>(sizeof(T)));
+}
+
+struct PackedCall {
+  Dim gates;
+  int u;  // place of the weights
+  bool transposed;
+  Dim states;  // padded rows of units that a sample keeps
+  bool fuses;
+};
+// A SIMD kernel: `own` adds the op's operands to those that all have, `run` takes samples
+// [begin, end) through all steps.
+template <class T, class Own, class Run>
+std::unique_ptr<Kernel> packed_kernel(const RecurrentForm& form, int threads,
+                                      const PackedCall& call, Own own, Run run) {
+  const Dim packed = packed_weights(form.units, call.gates);
+  const Dim states = call.states * padded_units(form.units) * form.batch;
+  auto kernel = make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        float* space = static_cast<float*>(workspace);
+        const T* u = recurrent_operand<T>(in, call.u);
+        if (call.transposed)
+          pack_transposed(threads, u, form.units, call.gates, space);
+        else
+          pack_weights(threads, u, form.units, call.gates, space);
+        RecurrentData<T> d{.f = form,
+                           .z = recurrent_operand<T>(in, 0),
+                           .gates = nullptr,
+                           .bias = recurrent_operand<float>(in, form.bias),
+                           .h0 = recurrent_operand<T>(in, form.h0),
+                           .c0 = recurrent_operand<T>(in, form.c0),
+                           .dh = recurrent_operand<T>(in, form.dh),
+                           .dlast_h = recurrent_operand<T>(in, form.dlast_h),
+                           .dlast_c = recurrent_operand<T>(in, form.dlast_c),
+                           .mask = recurrent_operand<uint8_t>(in, form.mask),
+                           .packed = space,
+                           .state = space + packed};
+        own(in, out, d);
+        parallel_ranges(threads, form.batch, form.batch * form.steps * form.units * form.units,
+                        [&](Dim begin, Dim end) { run(d, begin, end); });
+      },
+      (packed + states) * static_cast<Bytes>(sizeof(float)));
+  kernel->key = call.fuses ? "fused" : "apart";
+  return kernel;
 }
 
 }  // namespace pl::cpu

@@ -86,6 +86,16 @@ const Op kRecurrentWeightGradient{
     .samples = weight_samples,
 };
 
+RecurrentWeightOptions recurrent_weight_options(const GradientCall& call,
+                                                const RecurrentForm& places) {
+  auto operand = [&](int at) { return at < 0 ? Tensor() : call.in[index(at)]; };
+  return {.backwards = call.attrs.integer("backwards", 0) != 0,
+          .flip = call.attrs.integer("flip", 0) != 0,
+          .h0 = operand(places.h0),
+          .dropped = operand(places.dropped),
+          .dtype = call.dtype_of(1)};
+}
+
 Tensor recurrent_weight_gradient(const Tensor& h, const Tensor& dz,
                                  const RecurrentWeightOptions& options) {
   Attrs attrs = recurrent_attrs({.backwards = options.backwards, .flip = options.flip});

@@ -19,6 +19,9 @@ struct RecurrentWeightOptions {
 };
 Tensor recurrent_weight_gradient(const Tensor& h, const Tensor& dz,
                                  const RecurrentWeightOptions& options);
+// Those of the call of a recurrent op with weights at 1 and other operands at these places.
+RecurrentWeightOptions recurrent_weight_options(const GradientCall& call,
+                                                const RecurrentForm& places);
 
 namespace cpu {
 std::unique_ptr<Kernel> recurrent_weight_gradient_onednn(const PrepareCall&);

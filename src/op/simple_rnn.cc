@@ -7,80 +7,43 @@
 namespace pl {
 namespace {
 
-using cpu::SimpleRnnForm;
+constexpr RecurrentOperand kMore[] = {kFirstState, kStepMask, kDropped};
+constexpr RecurrentOperand kGradientMore[] = {kStepMask, kDropped, gradient_of_steps(0),
+                                              gradient_of_last(1)};
+constexpr RecurrentKind kForward{"simple_rnn", 1, 2, kMore};
+constexpr RecurrentKind kBackward{"simple_rnn_gradient", 1, 2, kGradientMore};
 
-// Operands behind z and u, or behind h and u.
-struct Places : SimpleRnnForm {
-  int count;
-};
-
-Places places_of(const Attrs& attrs) {
-  OptionalOperands more(attrs, 2);
-  Places p{};
-  p.h0 = more.take("state");
-  p.mask = more.take("mask");
-  p.dropped = more.take("dropped");
-  p.dh = more.take("dh");
-  p.dlast_h = more.take("dlast_h");
-  p.count = more.count();
-  return p;
+// Inputs: z (B, T, H), u (H, H), [h0 (B, H)], [mask (B, T)], [dropped (B, 1, H)]. Outputs: h
+// (B, T, H), last_h (B, H).
+Metas infer(const Metas& in, const Attrs& attrs) {
+  const RecurrentSizes s = check_recurrent(kForward, in, attrs);
+  return checked(kForward.op, {s.sequence(), s.state()});
 }
-
-// Inputs: z (B, T, H) and u (H, H), or of the gradient h and u; [h0 (B, H)], [mask (B, T)],
-// [dropped (B, 1, H)]; of the gradient [dh (B, T, H)], [dlast_h (B, H)]. Outputs (B, T, H), (B, H).
-Metas metas_of(const char* op, const Metas& in, const Attrs& attrs) {
-  const Places p = places_of(attrs);
-  expect_operands(op, index(p.count), index(p.count), in, attrs);
-  const RecurrentSizes sizes = recurrent_sizes(op, 1, in[0], in[1], in, attrs);
-  recurrent_form(op, in[0].shape, sizes.units, in, attrs);
-  auto expect = [&](const char* what, int at, const Meta& meta) {
-    expect_recurrent_meta(op, what, at, meta, in, attrs);
-  };
-  expect("h0", p.h0, sizes.state());
-  expect("a mask", p.mask, sizes.mask());
-  expect("factors", p.dropped, sizes.dropped());
-  expect("dh", p.dh, sizes.sequence());
-  expect("dlast_h", p.dlast_h, sizes.state());
-  return checked(op, {sizes.sequence(), sizes.state()});
-}
-Metas infer(const Metas& in, const Attrs& attrs) { return metas_of("simple_rnn", in, attrs); }
+// Inputs: h (B, T, H), u, [mask], [dropped], [dh (B, T, H)], [dlast_h (B, H)]. Outputs: dz
+// (B, T, H), dh0 (B, H).
 Metas gradient_infer(const Metas& in, const Attrs& attrs) {
-  return metas_of("simple_rnn_gradient", in, attrs);
+  const RecurrentSizes s = check_recurrent(kBackward, in, attrs);
+  return checked(kBackward.op, {s.sequence(), s.state()});
 }
 
 Tensors gradient(const GradientCall& call) {
-  const Places p = places_of(call.attrs);
-  auto operand = [&](int at) { return at < 0 ? Tensor() : call.in[index(at)]; };
-  Attrs attrs = recurrent_shared_attrs(call.attrs);
-  Tensors in{call.out[0], call.in[1]};
-  add_operand("mask", operand(p.mask), in, attrs);
-  add_operand("dropped", operand(p.dropped), in, attrs);
-  add_operand("dh", call.dout[0], in, attrs);
-  add_operand("dlast_h", call.dout[1], in, attrs);
-  const Tensors back = apply(kSimpleRnnGradient, std::move(in), std::move(attrs));
+  RecurrentForm p;
+  place_operands(kForward, call.attrs, p);
+  const Tensors back =
+      recurrent_backward(kSimpleRnnGradient, kBackward, kForward, call, {call.out[0], call.in[1]});
   Tensors out(call.in.size());
   if (call.wants(1))
-    out[1] = recurrent_weight_gradient(call.out[0], back[0],
-                                       {.backwards = call.attrs.integer("backwards", 0) != 0,
-                                        .flip = call.attrs.integer("flip", 0) != 0,
-                                        .h0 = operand(p.h0),
-                                        .dropped = operand(p.dropped),
-                                        .dtype = call.dtype_of(1)});
+    out[1] = recurrent_weight_gradient(call.out[0], back[0], recurrent_weight_options(call, p));
   out[0] = back[0];
   if (p.h0 >= 0) out[index(p.h0)] = back[1];
   return out;
 }
 
-Rows rows(const Attrs& attrs, RowMask in) {
-  return recurrent_rows(RowMask{2}, places_of(attrs).count, in);
-}
+Rows rows(const Attrs& attrs, RowMask in) { return recurrent_rows(kForward, attrs, in); }
+Rows gradient_rows(const Attrs& attrs, RowMask in) { return recurrent_rows(kBackward, attrs, in); }
 
-// A product with u for each step, and some 20 operations for each unit.
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
-  Cost result = pointwise_cost(in, out, 0);
-  const double units = static_cast<double>(in[1].shape[0]);
-  result.flops = static_cast<double>(in[0].elements()) * (2 * units + 20);
-  return result;
+  return recurrent_cost(1, 20, in, out);
 }
 
 const std::vector<RecurrentCase>& cases() {
@@ -99,32 +62,17 @@ const std::vector<RecurrentCase>& cases() {
   return list;
 }
 
-std::vector<Sample> samples_of(bool backward) {
-  std::vector<Sample> result;
-  for (const RecurrentCase& c : cases()) {
-    Sample sample = recurrent_sample(c);
-    const Shape sequence{c.batch, c.steps, c.units}, state{c.batch, c.units};
-    // States are below 1, and sums of products with them are to stay small.
-    sample.in = {sample_real(sequence, backward ? Fill::probabilities : Fill::normal),
-                 sample_real({c.units, c.units})};
-    if (backward && sample.attrs.has("state")) sample.attrs.set("state", int64_t{0});
-    RecurrentCase extras = c;
-    if (backward) std::erase_if(extras.attrs, [](const auto& a) { return a.first == "state"; });
-    Sample more = recurrent_sample(extras);
-    add_recurrent_extras(extras, 1, 1, more);
-    sample.in.insert(sample.in.end(), more.in.begin(), more.in.end());
-    if (backward) {
-      sample.attrs.set("dh", int64_t{1});
-      sample.in.push_back(sample_real(sequence));
-      sample.attrs.set("dlast_h", int64_t{1});
-      sample.in.push_back(sample_real(state));
-    }
-    result.push_back(std::move(sample));
+std::vector<Sample> samples() { return recurrent_samples(kForward, cases()); }
+
+std::vector<Sample> gradient_samples() {
+  std::vector<RecurrentCase> list = cases();
+  for (RecurrentCase& c : list) {
+    std::erase_if(c.attrs, [](const auto& attr) { return attr.first == "state"; });
+    c.attrs.emplace_back("dh", int64_t{1});
+    c.attrs.emplace_back("dlast_h", int64_t{1});
   }
-  return result;
+  return recurrent_samples(kBackward, list);
 }
-std::vector<Sample> samples() { return samples_of(false); }
-std::vector<Sample> gradient_samples() { return samples_of(true); }
 
 constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::simple_rnn_reference}};
 constexpr Variant kGradientVariants[] = {
@@ -133,13 +81,12 @@ constexpr Variant kGradientVariants[] = {
 }  // namespace
 
 namespace cpu {
-SimpleRnnForm simple_rnn_form(const PrepareCall& call) {
-  SimpleRnnForm f = places_of(call.attrs);
-  f.sequence =
-      recurrent_form("simple_rnn", call.in[0].shape, call.in[1].shape[0], call.in, call.attrs);
-  return f;
+RecurrentForm simple_rnn_form(const PrepareCall& call) {
+  return recurrent_form(kForward, call.in, call.attrs);
 }
-SimpleRnnForm simple_rnn_gradient_form(const PrepareCall& call) { return simple_rnn_form(call); }
+RecurrentForm simple_rnn_gradient_form(const PrepareCall& call) {
+  return recurrent_form(kBackward, call.in, call.attrs);
+}
 }  // namespace cpu
 
 const Op kSimpleRnn{
@@ -157,7 +104,7 @@ const Op kSimpleRnnGradient{
     .name = "simple_rnn_gradient",
     .summary = "gradients of simple_rnn's projected inputs and first state",
     .infer = gradient_infer,
-    .rows = rows,
+    .rows = gradient_rows,
     .variants = kGradientVariants,
     .cost = cost,
     .samples = gradient_samples,

@@ -24,14 +24,8 @@ SimpleRnnResult simple_rnn(const Tensor& z, const Tensor& u, const SimpleRnnExtr
 
 namespace cpu {
 
-// Places of operands; -1: absent.
-struct SimpleRnnForm {
-  RecurrentForm sequence;
-  int h0, mask, dropped;
-  int dh = -1, dlast_h = -1;  // of the gradient alone
-};
-SimpleRnnForm simple_rnn_form(const PrepareCall&);
-SimpleRnnForm simple_rnn_gradient_form(const PrepareCall&);
+RecurrentForm simple_rnn_form(const PrepareCall&);
+RecurrentForm simple_rnn_gradient_form(const PrepareCall&);
 
 std::unique_ptr<Kernel> simple_rnn_reference(const PrepareCall&);
 std::unique_ptr<Kernel> simple_rnn_gradient_reference(const PrepareCall&);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "op/step_params.h"
 #include "plan/splitter.h"
 
 namespace pl {
@@ -15,12 +16,54 @@ class BatchSplitter final : public Splitter {
  public:
   BatchSplitter(const Graph& whole, int64_t trips) : Splitter(whole, trips, samples_of(whole)) {
     check(trips > 0 && batch_ > 0 && batch_ % trips == 0, "trips divide the batch");
+    find_early_sums();
   }
 
  private:
   [[noreturn]] void refuse(const Node& node, const std::string& why) const override {
     throw UserError("[split] " + (node.path.empty() ? node.op : node.path) + ": " + node.op + " " +
                     why + ", so the batch cannot be split");
+  }
+
+  bool has_rows(const std::vector<ValueId>& values) const {
+    return std::any_of(values.begin(), values.end(),
+                       [&](ValueId id) { return whole_.values[index(id)].rows; });
+  }
+
+  // Sums over samples that the step's inputs alone decide, such as the number of positions that a
+  // mask lets count, and that meet samples again: they are taken before the loop. What they are
+  // made of is computed there for the whole batch, and in the body once more if it is read.
+  void find_early_sums() {
+    std::vector<bool> given(whole_.values.size(), false), meets(whole_.values.size(), false);
+    // Random ops read the step's parameters.
+    for (ValueId id : whole_.inputs)
+      given[index(id)] = whole_.values[index(id)].meta != step_params_meta();
+    for (const Node& node : whole_.nodes) {
+      const bool known =
+          !get_op(node.op).effects.writes_state &&
+          std::all_of(node.in.begin(), node.in.end(), [&](ValueId id) { return given[index(id)]; });
+      for (ValueId out : node.out) given[index(out)] = known;
+    }
+    for (size_t n = whole_.nodes.size(); n-- > 0;) {
+      const Node& node = whole_.nodes[n];
+      const bool with_rows = has_rows(node.in) || has_rows(node.out);
+      const bool hands_on = !with_rows && std::any_of(node.out.begin(), node.out.end(),
+                                                      [&](ValueId id) { return meets[index(id)]; });
+      const bool sums = with_rows && !has_rows(node.out) && !node.out.empty();
+      if (sums && given[index(node.out[0])] && meets[index(node.out[0])]) hoisted_.push_back(n);
+      if (!hands_on && (!with_rows || get_op(node.op).additive)) continue;
+      for (ValueId in : node.in) meets[index(in)] = true;
+    }
+    std::vector<bool> wanted(whole_.values.size(), false);
+    for (size_t n = whole_.nodes.size(); n-- > 0;) {
+      const Node& node = whole_.nodes[n];
+      const bool hoisted = std::find(hoisted_.begin(), hoisted_.end(), n) != hoisted_.end();
+      early_[n] = !hoisted && has_rows(node.out) &&
+                  std::any_of(node.out.begin(), node.out.end(),
+                              [&](ValueId id) { return wanted[index(id)]; });
+      if (hoisted || early_[n])
+        for (ValueId in : node.in) wanted[index(in)] = true;
+    }
   }
 
   // The node sums what the trips sum, so that it can work on the terms of one trip. Operands that
@@ -48,6 +91,8 @@ class BatchSplitter final : public Splitter {
   }
 
   Part classify(const Node& node) override {
+    const auto at = static_cast<size_t>(&node - whole_.nodes.data());
+    if (std::find(hoisted_.begin(), hoisted_.end(), at) != hoisted_.end()) return Part::before;
     const Op& op = get_op(node.op);
     const RowMask mask = rows_in(node);
     bool behind = op.effects.writes_state;
@@ -97,6 +142,8 @@ class BatchSplitter final : public Splitter {
   }
 
   void finish(Loop& loop) const override { loop.samples = batch_ / trips_; }
+
+  std::vector<size_t> hoisted_;  // nodes whose sums are taken before the loop
 };
 
 }  // namespace

@@ -21,6 +21,7 @@ Splitter::Splitter(const Graph& whole, int64_t trips, int64_t batch)
       batch_(batch),
       part_(whole.values.size(), Part::before),
       summed_(whole.values.size(), false),
+      early_(whole.nodes.size(), false),
       in_body_(whole.values.size(), -1),
       outside_(whole.values.size(), -1) {}
 
@@ -30,7 +31,7 @@ Graph Splitter::run() {
   for (const Node& node : whole_.nodes) node_part_.push_back(classify(node));
   copy_sources();
   for (size_t n = 0; n < whole_.nodes.size(); ++n)
-    if (node_part_[n] == Part::before) copy_outside(whole_.nodes[n]);
+    if (node_part_[n] == Part::before || early_[n]) copy_outside(whole_.nodes[n]);
   for (size_t n = 0; n < whole_.nodes.size(); ++n)
     if (node_part_[n] == Part::body) copy_to_body(whole_.nodes[n]);
   close_loop();

@@ -40,6 +40,7 @@ class Splitter {
   int64_t trips_, batch_;
   std::vector<Part> part_;    // per value of the whole step
   std::vector<bool> summed_;  // per value: made in the body, summed over the trips
+  std::vector<bool> early_;   // per node: runs before the loop as well, on the whole batch
 
   // What the body reads of the whole step.
   ValueId body_operand(ValueId id);

@@ -217,11 +217,18 @@ class LogNames {
   std::map<std::string, int> used_;
 };
 
+// Keras's rule for means of metrics: a mask is a weight, or a factor of one.
+Tensor masked_weight(const Tensor& weight, const Tensor& mask, Dtype dtype) {
+  if (!mask.defined()) return weight;
+  const Tensor counts = cast(mask, weight.defined() ? weight.dtype() : dtype);
+  return weight.defined() ? times_weights(counts, weight) : counts;
+}
+
 }  // namespace
 
 Tensor trace_losses(const Network& network, const std::vector<Head>& heads, const Tensors& outputs,
-                    const StepInputs& inputs, std::vector<std::pair<Tensor, std::string>>& kept,
-                    StepLayout& layout) {
+                    const Tensors& masks, const StepInputs& inputs,
+                    std::vector<std::pair<Tensor, std::string>>& kept, StepLayout& layout) {
   size_t losses = 0;
   for (const Head& head : heads) losses += head.loss ? 1 : 0;
   const bool several = heads.size() > 1;
@@ -247,7 +254,10 @@ Tensor trace_losses(const Network& network, const std::vector<Head>& heads, cons
     LossResult result;
     if (head.loss) {
       result = loss_values(*head.loss, y, outputs[o], inputs.facts[t].binary);
-      const Tensor loss = reduce_loss(*head.loss, result, weight, inputs.facts[t].factor);
+      apply_mask(result, masks[o]);
+      // The host does not know of masks.
+      const Tensor factor = masks[o].defined() ? Tensor() : inputs.facts[t].factor;
+      const Tensor loss = reduce_loss(*head.loss, result, weight, factor);
       if (losses > 1) keep({.name = output + "_loss"}, {loss});
       const Tensor term = head.weight != 1 ? scale(loss, head.weight) : loss;
       total = total.defined() ? add(total, term) : term;
@@ -255,7 +265,7 @@ Tensor trace_losses(const Network& network, const std::vector<Head>& heads, cons
     auto sums = [&](const Metric& metric, const Tensor& by) {
       const bool scores = result.scores.defined() && (metric.ranks || !head.loss->from_logits);
       const Tensor p = scores ? result.scores : cast(outputs[o], wide(outputs[o].dtype()));
-      return metric.sums(y, p, by);
+      return metric.sums(y, p, metric.masked ? masked_weight(by, masks[o], p.dtype()) : by);
     };
     for (const Metric& metric : head.metrics) {
       metrics.push_back({.name = names.plain(prefix + metric.name), .result = metric.result});

@@ -28,10 +28,11 @@ StepInputs arrange_inputs(const Network& network, const Compiled& compiled,
                           const SampleSpec& sample, const std::vector<HostFact>& facts,
                           Tensors samples, const Tensor& params);
 
-// Appends losses and metrics, keeps them, and answers the sum of the losses, which is not kept yet:
-// what layers add to it comes behind. Its place among the kept values is the first.
+// Appends losses and metrics of outputs with these masks, keeps them, and answers the sum of the
+// losses, which is not kept yet: what layers add to it comes behind. Its place among the kept
+// values is the first.
 Tensor trace_losses(const Network& network, const std::vector<Head>& heads, const Tensors& outputs,
-                    const StepInputs& inputs, std::vector<std::pair<Tensor, std::string>>& kept,
-                    StepLayout& layout);
+                    const Tensors& masks, const StepInputs& inputs,
+                    std::vector<std::pair<Tensor, std::string>>& kept, StepLayout& layout);
 
 }  // namespace pl

@@ -75,7 +75,10 @@ Tensors StepScope::forward(const Tensors& x, bool training) {
     own.push_back(training && network.weights()[w].state ? weight_to_write(w)
                                                          : weights()[w].value());
   notes_ = {.masks = {}, .losses = {}, .salt = calls_++};
-  return network.call(in, own, training, of_.inputs.params, compute, &notes_);
+  const Tensors outputs = network.call(in, own, training, of_.inputs.params, compute, &notes_);
+  outputs_.clear();
+  for (const Tensor& output : outputs) outputs_.push_back(output.identity());
+  return outputs;
 }
 
 void StepScope::trace_heads(const StepData& data, const Tensors& outputs) {
@@ -98,8 +101,12 @@ void StepScope::trace_heads(const StepData& data, const Tensors& outputs) {
                     std::to_string(outputs.size()) + " and " + std::to_string(inputs.y.size()));
   heads_ = Heads{.of = of, .loss = {}, .kept = {}, .layout = {}};
   const PathScope path(recorder(), "loss");
+  // A mask belongs to what the model gave, not to what was made of it.
+  Tensors masks(outputs.size());
+  for (size_t o = 0; o < outputs.size() && o < outputs_.size(); ++o)
+    if (outputs[o].identity() == outputs_[o]) masks[o] = notes_.masks[o];
   const Tensor sum =
-      trace_losses(of_.network, heads, outputs, inputs, heads_->kept, heads_->layout);
+      trace_losses(of_.network, heads, outputs, masks, inputs, heads_->kept, heads_->layout);
   Tensors own;
   for (const Variable& variable : weights()) own.push_back(variable.value());
   heads_->loss = add_penalties(sum, of_.network, own, notes_.losses);

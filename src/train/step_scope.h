@@ -82,7 +82,8 @@ class StepScope : public StepHooks, public LayerContext {
 
   StepScope* previous_;
   int64_t calls_ = 0;
-  NetworkNotes notes_;  // of the last one
+  NetworkNotes notes_;            // of the last one
+  std::vector<int64_t> outputs_;  // and what it gave, by identity
   // Losses and metrics of one set of outputs: the sum, the metrics' figures.
   struct Heads {
     std::vector<int64_t> of;

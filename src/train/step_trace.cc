@@ -138,7 +138,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
   {
     PathScope path(&recorder, "loss");
     std::vector<std::pair<Tensor, std::string>> kept;
-    loss = trace_losses(network, heads, outputs, inputs, kept, *layout);
+    loss = trace_losses(network, heads, outputs, notes.masks, inputs, kept, *layout);
     loss = add_penalties(loss, network, weights, notes.losses);
     recorder.keep(loss, "loss");
     for (const auto& [value, name] : kept) recorder.keep(value, name);

@@ -91,11 +91,52 @@ void add_wrappers(std::map<std::string, LayerCase>& cases) {
       one({3, 5, 4, 2}, TimeDistributed(Conv2D(3, 3, {.padding = "same", .name = "c"}), "t"));
 }
 
+// Everything that a layer gives for {x, states...}, side by side.
+LayerCase all_of(std::vector<Shape> shapes, LayerRef layer, bool mask = false) {
+  return {std::move(shapes),
+          [layer, mask](const std::vector<Symbolic>& in) {
+            std::vector<Symbolic> operands = in, flat;
+            if (mask) operands[0] = Masking(0.0)(in[0]);
+            for (const Symbolic& result : layer.all(operands)) flat.push_back(Flatten()(result));
+            return Concatenate(-1, "all")(flat);
+          },
+          mask ? kMasked : 1};
+}
+
+Symbolic translate(const std::vector<Symbolic>& in) {
+  const auto encoded =
+      LSTM(4, {.return_state = true, .name = "encoder"}).all({Masking(0.0)(in[0])});
+  return LSTM(4, {.return_sequences = true, .name = "decoder"})({in[1], encoded[1], encoded[2]});
+}
+
+void add_states(std::map<std::string, LayerCase>& cases) {
+  const LSTMOptions lstm{.return_sequences = true, .return_state = true, .name = "r"};
+  const GRUOptions gru{.return_sequences = true, .return_state = true, .name = "r"};
+  const BidirectionalOptions both{.name = "b"}, apart{.merge_mode = "", .name = "b"};
+  cases["lstm_return_state"] = all_of({{5, 3}}, LSTM(4, lstm));
+  cases["lstm_return_state_masked"] =
+      all_of({{6, 3}}, LSTM(4, {.return_state = true, .go_backwards = true, .name = "r"}), true);
+  cases["gru_return_state"] = all_of({{5, 3}, {4}}, GRU(4, gru));
+  cases["simple_return_state"] =
+      all_of({{5, 3}}, SimpleRNN(4, {.return_state = true, .name = "r"}));
+  cases["bidirectional_state"] = all_of({{5, 3}}, Bidirectional(LSTM(4, lstm), both));
+  cases["bidirectional_apart"] = all_of({{6, 3}}, Bidirectional(GRU(4, gru), apart), true);
+  cases["bidirectional_first_state"] =
+      merged({{5, 3}, {4}, {4}, {4}, {4}},
+             Bidirectional(LSTM(4, {.return_sequences = true, .name = "r"}), both));
+  cases["encoder_decoder"] = {{{6, 3}, {6, 2}}, translate, kMasked};
+  cases["time_distributed_masked"] =
+      masked({3, 4, 2}, {TimeDistributed(LSTM(3, {.name = "r"}), "t")});
+  cases["time_distributed_handed_on"] =
+      masked({6, 3}, {TimeDistributed(Dense(4, {.name = "d"}), "t"), GRU(3, {.name = "r"})});
+}
+
 void expect_layers(Dtype dtype) {
   std::map<std::string, LayerCase> cases;
   add_lstm(cases);
   add_others(cases);
   add_wrappers(cases);
+  add_states(cases);
   expect_cases(kFile, "layers", cases, dtype);
 }
 
@@ -118,6 +159,16 @@ TEST(KerasRnn, TenLossesOfNextTokens) {
   const Symbolic r = LSTM(5, {.return_sequences = true, .name = "lstm"})(a);
   expect_agreement(kFile, 1, Model(x, Dense(11, {.activation = "softmax", .name = "head"})(r)),
                    integers(kInputSalt, {kBatch, 6}, 11), integers(kLabelSalt, {kBatch, 6}, 11),
+                   kWithTheirAdam);
+}
+
+// Steps without a token count neither in the loss nor in the accuracy.
+TEST(KerasRnn, TenLossesOfPaddedNextTokens) {
+  const Symbolic x = Input({7});
+  const Symbolic e = Embedding(11, 6, {.mask_zero = true, .name = "emb"})(x);
+  const Symbolic r = LSTM(5, {.return_sequences = true, .name = "lstm"})(e);
+  expect_agreement(kFile, 2, Model(x, Dense(11, {.activation = "softmax", .name = "head"})(r)),
+                   integers(kInputSalt, {kBatch, 7}, 11), integers(kLabelSalt, {kBatch, 7}, 11),
                    kWithTheirAdam);
 }
 

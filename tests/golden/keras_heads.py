@@ -41,6 +41,9 @@ def make(kind, salt, shape, classes):
         return (hashes(salt, count) % 2).reshape(shape).astype(np.float64)
     if kind == "sign":
         return (hashes(salt, count) % 2).reshape(shape) * 2.0 - 1
+    if kind == "spelling":  # of up to 3 of the classes but 0, then zeros
+        labels = (hashes(salt, 3 * shape[0]) % (classes - 1) + 1).reshape(shape[0], 3)
+        return (labels * (np.arange(3) <= (hashes(salt + 1, shape[0]) % 3)[:, None])).astype(np.int32)
     labels = (hashes(salt, count // shape[-1]) % classes).reshape(shape[:-1]).astype(np.int32)
     if kind == "labels":
         return labels
@@ -97,6 +100,7 @@ LOSSES = [
     ("tversky", "Tversky", {"alpha": 0.75, "beta": 0.25}, "binary", "unit", (5, 3)),
     ("tversky", "Tversky", {"axis": [1]}, "binary", "unit", (5, 3)),
     ("circle", "Circle", {"gamma": 2.0}, "labels", "unit", (6, 3)),
+    ("ctc", "CTC", {}, "spelling", "real", (5, 7, 4)),
 ]
 REDUCTIONS = ["sum_over_batch_size", "sum", "mean_with_sample_weight"]
 
@@ -162,6 +166,12 @@ METRICS = [
     ("precision", "Precision", {}, "binary", "unit", (1,)),
     ("precision_class_1", "Precision", {"class_id": 1, "thresholds": 0.375}, "binary", "unit", (3,)),
     ("recall", "Recall", {}, "binary", "unit", (3,)),
+    ("recall_class_2", "Recall", {"class_id": 2}, "binary", "unit", (3,)),
+    ("precision_top_2", "Precision", {"top_k": 2}, "binary", "unit", (5,)),
+    ("recall_top_3", "Recall", {"top_k": 3, "thresholds": 0.5}, "binary", "unit", (5,)),
+    ("recall_top_2_class_1", "Recall", {"top_k": 2, "class_id": 1}, "binary", "unit", (5,)),
+    ("equal", "Accuracy", {}, "binary", "binary", (3,)),
+    ("squared_hinge", "SquaredHinge", {}, "sign", "real", (4,)),
     ("auc", "AUC", {}, "binary", "unit", (1,)),
     ("auc_pr", "AUC", {"curve": "PR"}, "binary", "unit", (2,)),
     ("auc_pr_minoring", "AUC", {"curve": "PR", "summation_method": "minoring"}, "binary", "unit", (2,)),
@@ -178,6 +188,8 @@ METRICS = [
     ("f1_micro", "F1Score", {"average": "micro", "threshold": 0.5}, "binary", "unit", (4,)),
     ("fbeta_weighted", "FBetaScore", {"average": "weighted", "beta": 2.0}, "one_hot", "unit", (4,)),
     ("binary_io_u", "BinaryIoU", {}, "binary", "unit", (3,)),
+    ("io_u", "IoU", {"num_classes": 4, "target_class_ids": [0, 2]}, "labels", "labels", (4,)),
+    ("mean_io_u", "MeanIoU", {"num_classes": 4, "ignore_class": 1}, "labels", "labels", (4,)),
     ("one_hot_mean_io_u", "OneHotMeanIoU", {"num_classes": 4}, "one_hot", "unit", (4,)),
     ("one_hot_io_u", "OneHotIoU", {"num_classes": 4, "target_class_ids": [0, 2]}, "one_hot", "unit", (4,)),
 ]

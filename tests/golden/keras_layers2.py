@@ -25,6 +25,14 @@ import keras
 import numpy as np
 from counter_hash import hashes, real
 from keras import layers
+from keras.src import backend
+
+# Keras takes these in float32 whatever the dtype is; here they are what its formulas say.
+for name in ("mean", "std", "var"):
+    setattr(backend.numpy, name, lambda x, axis=None, keepdims=False, f=getattr(jax.numpy, name): f(
+        x, axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims))
+backend.numpy.tanh = jax.numpy.tanh
+keras.config.set_floatx("float64")
 
 BATCH = 3
 INPUT_SALT, LABEL_SALT, SEED_SALT = 1001, 2002, 3003
@@ -48,6 +56,11 @@ def chain(*parts):
 def masked_attention(x):
     m = layers.Masking(0.0, name="mask")(x)
     return layers.MultiHeadAttention(2, 3, name="mha")(m, m, return_attention_scores=True)[0]
+
+
+def attended(**options):
+    return lambda x: layers.MultiHeadAttention(2, 3, name="mha")(
+        x, x, return_attention_scores=True, **options)[0]
 
 
 def grouped(causal):
@@ -115,6 +128,49 @@ def cases():
          layers.EinsumDense("bthd,hde->bhte", (2, 3, 5), activation="tanh", name="e")),
         ("einsum_ellipsis", (2, 3, 4), layers.EinsumDense("...x,xy->...y", 5, bias_axes="y", name="e")),
         ("einsum_right", (3, 2, 2), layers.EinsumDense("ab...,bc->ac...", 4, bias_axes="c", name="e")),
+        ("dense", (5,), layers.Dense(4, activation="relu", name="d")),
+        ("dense_positions", (3, 5), layers.Dense(4, use_bias=False, name="d")),
+        ("conv1d_same_dilated", (9, 3), layers.Conv1D(4, 4, padding="same", dilation_rate=2, name="c")),
+        ("conv2d_same_dilated", (9, 7, 2),
+         layers.Conv2D(3, (2, 4), padding="same", dilation_rate=(2, 1), name="c")),
+        ("conv2d_groups", (7, 5, 4), layers.Conv2D(6, 3, strides=(2, 3), groups=2, name="c")),
+        ("depthwise_same_even", (5, 7, 3),
+         layers.DepthwiseConv2D((4, 2), strides=2, padding="same", depth_multiplier=2, name="c")),
+        ("depthwise_valid", (7, 5, 3), layers.DepthwiseConv2D(3, use_bias=False, name="c")),
+        ("separable_same_even", (5, 7, 3),
+         layers.SeparableConv2D(4, (2, 4), strides=2, padding="same", depth_multiplier=2, name="c")),
+        ("transpose_same_even", (3, 5, 2),
+         layers.Conv2DTranspose(3, 4, strides=2, padding="same", name="c")),
+        ("transpose_same_odd", (3, 4, 2),
+         layers.Conv2DTranspose(3, (3, 2), strides=(3, 2), padding="same", name="c")),
+        ("transpose_valid", (4, 3, 2), layers.Conv2DTranspose(3, (2, 3), strides=(3, 1), name="c")),
+        ("max_pooling2d_same_even", (5, 7, 2), layers.MaxPooling2D((4, 2), strides=3, padding="same")),
+        ("max_pooling2d_odd", (5, 7, 2), layers.MaxPooling2D(2)),
+        ("average_pooling2d_same_even", (5, 7, 2),
+         layers.AveragePooling2D((2, 4), strides=(3, 1), padding="same")),
+        ("average_pooling2d_odd", (7, 5, 2), layers.AveragePooling2D((3, 2))),
+        ("max_pooling3d", (5, 4, 7, 2), layers.MaxPooling3D()),
+        ("max_pooling3d_same_even", (5, 4, 7, 2),
+         layers.MaxPooling3D((4, 3, 2), strides=(2, 1, 3), padding="same")),
+        ("average_pooling3d", (5, 4, 7, 2), layers.AveragePooling3D((2, 3, 2), strides=1)),
+        ("average_pooling3d_same_even", (5, 4, 7, 2),
+         layers.AveragePooling3D((4, 3, 2), strides=(2, 1, 3), padding="same")),
+        ("max_pooling1d_odd", (7, 3), layers.MaxPooling1D(2)),
+        ("average_pooling1d_valid", (8, 3), layers.AveragePooling1D(3, strides=2)),
+        ("up_sampling2d_nearest", (3, 5, 2), layers.UpSampling2D((2, 3))),
+        ("zero_padding2d", (3, 5, 2), layers.ZeroPadding2D(((1, 0), (2, 3)))),
+        ("flatten", (3, 4, 2), layers.Flatten()),
+        ("reshape", (3, 4), layers.Reshape((2, -1))),
+        ("batch_norm", (5, 4), layers.BatchNormalization(name="n")),
+        ("batch_norm_plain", (3, 4, 2),
+         layers.BatchNormalization(center=False, scale=False, epsilon=1e-2, name="n")),
+        ("layer_norm_plain", (4, 5), layers.LayerNormalization(center=False, scale=False, epsilon=1e-5)),
+        ("dropout", (4,), layers.Dropout(0.5)),
+        ("spatial_dropout", (3, 4), layers.SpatialDropout1D(0.5)),
+        ("gaussian_noise", (4,), layers.GaussianNoise(0.5)),
+        ("gaussian_dropout", (4,), layers.GaussianDropout(0.5)),
+        ("alpha_dropout", (4,), layers.AlphaDropout(0.5)),
+        ("activity", (4,), layers.ActivityRegularization(l2=0.5)),
         ("permute", (2, 3, 4), layers.Permute((3, 1, 2))),
         ("repeat_vector", (4,), layers.RepeatVector(3)),
         ("identity", (4,), layers.Identity()),
@@ -127,6 +183,10 @@ def cases():
     ]
     for name, shape, layer in one:
         yield name, [shape], 1, chain(layer)
+    yield "attention", [(5, 6)], 1, attended()
+    yield "attention_causal", [(5, 6)], 1, attended(use_causal_mask=True)
+    yield "concatenate", [(3, 4), (3, 2)], 1, merge(layers.Concatenate())
+    yield "concatenate_positions", [(3, 4), (2, 4)], 1, merge(layers.Concatenate(axis=1))
     yield "threshold", [(17,)], 1, lambda x: keras.activations.threshold(x, 0.5, -0.25)
     yield "masking", [(6, 2)], -30, chain(layers.Masking(0.0))
     yield "masked_mean", [(6, 3)], -30, chain(layers.Masking(0.0), layers.Dense(4, name="d"),
@@ -155,8 +215,18 @@ def input_values(index, shape, exponent):
     return x
 
 
+TRAINING = [
+    ("batch_norm", [(5, 4)], 1, chain(layers.BatchNormalization(name="n"))),
+    ("batch_norm_images", [(3, 5, 2)], 1,
+     chain(layers.BatchNormalization(momentum=0.7, epsilon=1e-2, name="n"))),
+    ("batch_norm_plain", [(4,)], 1, chain(layers.BatchNormalization(center=False, scale=False, name="n"))),
+    ("layer_norm", [(3, 5)], 1, chain(layers.LayerNormalization(name="n"))),
+    ("no_noise", [(4,)], 1, chain(layers.Dropout(0.0), layers.GaussianNoise(0.0), layers.AlphaDropout(0.0))),
+]
+
+
 def centre(path):
-    return 1.0 if path.endswith(("gamma", "scale")) else 0.0
+    return 1.0 if path.endswith(("gamma", "scale", "moving_variance")) else 0.0
 
 
 def thinned(x):
@@ -166,8 +236,7 @@ def thinned(x):
             "values": flat[::stride].tolist()}
 
 
-def answer(name, shapes, exponent, build):
-    keras.config.set_floatx("float64")
+def answer(name, shapes, exponent, build, training=False):
     inputs = [layers.Input(shape) for shape in shapes]
     model = keras.Model(inputs, build(*inputs))
     paths = sorted(v.path for v in model.weights)
@@ -176,14 +245,18 @@ def answer(name, shapes, exponent, build):
     x = [input_values(i, shape, exponent) for i, shape in enumerate(shapes)]
 
     def run(weights, values):
-        out, _ = model.stateless_call(weights, [], values, training=False)
+        out, moved = model.stateless_call(weights, fixed, values, training=training)
         seed = real(SEED_SALT, out.shape, 0)
-        return (out * seed).sum(), out
+        return (out * seed).sum(), (out, moved)
 
     weights = [v.value for v in model.trainable_variables]
-    (_, y), (dw, dx) = jax.value_and_grad(run, argnums=(0, 1), has_aux=True)(weights, x)
+    fixed = [v.value for v in model.non_trainable_variables]
+    (_, (y, moved)), (dw, dx) = jax.value_and_grad(run, argnums=(0, 1), has_aux=True)(weights, x)
     result = {"name": name, "paths": paths, "shape": list(y.shape[1:]), "y": thinned(y),
               "dx": [thinned(d) for d in dx]}
+    if training:
+        result["moved"] = {v.path: thinned(m) for v, m in zip(model.non_trainable_variables, moved)
+                           if v.path in paths}
     result["dw"] = {v.path: thinned(d) for v, d in zip(model.trainable_variables, dw)}
     return result
 
@@ -228,8 +301,8 @@ def main():
         "keras": keras.__version__,
         "jax": jax.__version__,
     }
-    keras.config.set_floatx("float64")
     result["cases"] = [answer(*case) for case in cases()]
+    result["training"] = [answer(*case, training=True) for case in TRAINING]
     result["trained"] = [train(*case) for case in trained()]
     path = pathlib.Path(__file__).with_suffix(".json")
     path.write_text(json.dumps(result) + "\n")

@@ -46,8 +46,8 @@ ONE_TANH = dict(activation=exact_tanh)
 def input_values(index, shape, exponent):
     x = real(INPUT_SALT + index, (BATCH, *shape), 1 if exponent == MASKED else exponent)
     if exponent == MASKED:
-        x *= (hashes(POSITION_SALT, BATCH * shape[0]) % 2).reshape(BATCH, shape[0], 1)
-        x[:, 0] = real(POSITION_SALT + 1, (BATCH, shape[1]), 1)
+        x *= (hashes(POSITION_SALT, BATCH * int(np.prod(shape[:-1]))) % 2).reshape(BATCH, *shape[:-1], 1)
+        x[..., 0, :] = real(POSITION_SALT + 1, (BATCH, *shape[:-2], shape[-1]), 1)
     return x
 
 
@@ -99,9 +99,11 @@ def train(build):
         # As whole tensors: TensorFlow's updates of single rows count a token's occurrences apart.
         slopes = tape.gradient(loss, [v.value for v in model.trainable_variables])
         optimizer.apply([tf.convert_to_tensor(s) for s in slopes], model.trainable_variables)
-    scores = np.asarray(model(x, training=False))
-    accuracy = float(np.mean(scores.argmax(-1) == y))
-    predictions = scores.ravel()[:64].tolist()
+    scores = model(x, training=False)
+    counted = keras.metrics.SparseCategoricalAccuracy()
+    counted.update_state(y, scores)  # with the mask of the scores
+    accuracy = float(counted.result())
+    predictions = np.asarray(scores).ravel()[:64].tolist()
     return {"name": build.__name__, "paths": paths, "losses": losses, "accuracy": accuracy,
             "predictions": predictions}
 
@@ -188,6 +190,44 @@ def wrapper_cases():
         layers.TimeDistributed(layers.Conv2D(3, 3, padding="same", name="c"), name="t"))
 
 
+def all_of(*parts):
+    """Everything that the last layer gives, side by side."""
+    def build(x, *states):
+        for part in parts[:-1]:
+            x = part(x)
+        out = parts[-1](x, initial_state=list(states)) if states else parts[-1](x)
+        return layers.Concatenate(name="all")([layers.Flatten()(y) for y in out])
+    return build
+
+
+def translate(x, z):
+    """An encoder's states start a decoder."""
+    m = layers.Masking(0.0)(x)
+    _, h, c = layers.LSTM(4, return_state=True, name="encoder", **TANH)(m)
+    return layers.LSTM(4, return_sequences=True, name="decoder", **TANH)(z, initial_state=[h, c])
+
+
+def state_cases():
+    x = [(5, 3)]
+    both = dict(return_sequences=True, return_state=True, name="r")
+    yield "lstm_return_state", x, 1, all_of(layers.LSTM(4, **both, **TANH))
+    yield "lstm_return_state_masked", [(6, 3)], MASKED, all_of(
+        layers.Masking(0.0), layers.LSTM(4, go_backwards=True, return_state=True, name="r", **TANH))
+    yield "gru_return_state", [(5, 3), (4,)], 1, all_of(layers.GRU(4, **both, **TANH))
+    yield "simple_return_state", x, 1, all_of(layers.SimpleRNN(4, return_state=True, name="r", **ONE_TANH))
+    yield "bidirectional_state", x, 1, all_of(layers.Bidirectional(
+        layers.LSTM(4, **both, **TANH), name="b"))
+    yield "bidirectional_apart", [(6, 3)], MASKED, all_of(layers.Masking(0.0), layers.Bidirectional(
+        layers.GRU(4, **both, **TANH), merge_mode=None, name="b"))
+    yield "bidirectional_first_state", [(5, 3), (4,), (4,), (4,), (4,)], 1, with_state(layers.Bidirectional(
+        layers.LSTM(4, return_sequences=True, name="r", **TANH), name="b"))
+    yield "encoder_decoder", [(6, 3), (6, 2)], MASKED, translate
+    yield "time_distributed_masked", [(3, 4, 2)], MASKED, masked(layers.TimeDistributed(
+        layers.LSTM(3, name="r", **TANH), name="t"))
+    yield "time_distributed_handed_on", [(6, 3)], MASKED, masked(
+        layers.TimeDistributed(layers.Dense(4, name="d"), name="t"), layers.GRU(3, name="r", **TANH))
+
+
 def text_network():
     """Token 0 is padding."""
     x = layers.Input((7,), dtype="int32")
@@ -206,15 +246,23 @@ def next_token_network():
     return keras.Model(x, y), 11, (BATCH, 6)
 
 
+def padded_network():
+    """A class for each step of padded text: steps without a token count neither in the loss nor in accuracy."""
+    x = layers.Input((7,), dtype="int32")
+    e = layers.Embedding(11, 6, mask_zero=True, name="emb")(x)
+    r = layers.LSTM(5, return_sequences=True, name="lstm", **TANH)(e)
+    return keras.Model(x, layers.Dense(11, activation="softmax", name="head")(r)), 11, (BATCH, 7)
+
+
 def main():
     keras.config.set_floatx("float64")
-    cases = [answer(*case) for part in (lstm_cases, gru_cases, wrapper_cases) for case in part()]
+    cases = [answer(*case) for part in (lstm_cases, gru_cases, wrapper_cases, state_cases) for case in part()]
     result = {
         "made_by": "tests/golden/keras_rnn.py",
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
         "layers": cases,
-        "cases": [train(build) for build in (text_network, next_token_network)],
+        "cases": [train(build) for build in (text_network, next_token_network, padded_network)],
     }
     path = pathlib.Path(__file__).with_suffix(".json")
     path.write_text(json.dumps(result) + "\n")

@@ -28,6 +28,39 @@ def step_params(raw):
             "band": band}
 
 
+# ---- sequences of labels
+
+
+def ctc(x, labels, np=np):
+    """-log of the sum over all spellings, by probabilities: blanks (0) around each label."""
+    rows = []
+    for logits, row in zip(x, labels):
+        spelled = [0]
+        for label in row:
+            if label != 0:
+                spelled += [int(label), 0]
+        p = np.exp(logits)
+        p = p / p.sum(-1, keepdims=True)
+        reach = [1.0, 1.0][:len(spelled)] + [0.0] * (len(spelled) - 2)
+        for t in range(len(logits)):
+            if t > 0:
+                reach = [now[s] + (now[s - 1] if s > 0 else 0)
+                         + (now[s - 2] if s > 1 and spelled[s] not in (0, spelled[s - 2]) else 0)
+                         for s in range(len(spelled))]
+            now = [reach[s] * p[t, spelled[s]] for s in range(len(spelled))]
+        rows.append(-np.log(sum(now[-2:])))
+    return np.array(rows)
+
+
+def ctc_gradient(attrs, x, labels, dloss):
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    if x.shape[0] == 0:
+        return np.zeros(x.shape)
+    return np.asarray(jax.grad(lambda x: (ctc(x, labels, jax.numpy) * dloss).sum())(jax.numpy.asarray(x)))
+
+
 # ---- convolution and pooling
 
 
@@ -892,6 +925,8 @@ OPS = {
     "sparse_softmax_cross_entropy": lambda a, x, t: cross_entropy(x, one_hot(t, x.shape[-1])),
     "sparse_softmax_cross_entropy_gradient":
         lambda a, p, t, d: cross_entropy_gradient(p, one_hot(t, p.shape[-1]), d),
+    "ctc_loss": lambda a, x, t: ctc(x, t),
+    "ctc_loss_gradient": ctc_gradient,
     "softmax_cross_entropy": lambda a, x, t: cross_entropy(x, t),
     "softmax_cross_entropy_gradient": lambda a, p, t, d: cross_entropy_gradient(p, t, d),
     "linear_cross_entropy": linear_cross_entropy,
