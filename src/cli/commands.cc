@@ -14,6 +14,7 @@ int dispatch(const CommandLine& line) {
   if (line.command == "train") return run_train(line.run);
   if (line.command == "models") return run_models(line.models);
   if (line.command == "bench") return run_bench(line.bench);
+  if (line.command == "data") return run_data(line.data);
   if (line.command == "calibrate") return run_calibrate(line.calibrate);
   return 0;
 }

@@ -10,6 +10,7 @@ int run_plan_graph(const RunOptions& options);  // plan --graph FILE
 int run_train(const RunOptions& options);
 int run_models(const ModelsOptions& options);
 int run_bench(const BenchOptions& options);
+int run_data(const DataOptions& options);
 int run_calibrate(const CalibrateOptions& options);
 
 // Parses, dispatches, and turns every error into a message on stderr and an exit code.

@@ -218,6 +218,23 @@ void read_run_options(const Texts& texts, RunOptions& run) {
         "[options] expected the name of a model, received none; `plimsoll models` lists them");
 }
 
+void read_data_options(const Texts& texts, DataOptions& options) {
+  const auto given = [&](const char* name) -> const std::string* {
+    const auto at = texts.find(name);
+    return at == texts.end() || at->second.empty() ? nullptr : &at->second;
+  };
+  if (const auto* text = given("--batch"))
+    options.batch = parse_integer(*text, "--batch", 1, 1 << 24);
+  if (const auto* text = given("--epochs"))
+    options.epochs = parse_integer(*text, "--epochs", 1, 1000000);
+  if (const auto* text = given("--memory")) options.memory = parse_bytes(*text, "--memory");
+  if (const auto* text = given("--input")) options.input = parse_shape(*text);
+  if (const auto* text = given("--threads"))
+    options.threads = static_cast<int>(parse_integer(*text, "--threads", 1, 1024));
+  if (const auto* text = given("--seed"))
+    options.seed = static_cast<uint64_t>(parse_integer(*text, "--seed", 0, INT64_MAX));
+}
+
 }  // namespace
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
@@ -228,7 +245,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       "it fit?\n"
       "  plimsoll train mnist-cnn --data fashion-mnist --epochs 5 --batch 64 --memory 128MiB\n"
       "  plimsoll models                                        what can be trained\n"
-      "  plimsoll bench                                         how fast is it here\n\n"
+      "  plimsoll bench                                         how fast is it here\n"
+      "  plimsoll data photos --memory 64MiB                    how fast do the data come\n\n"
       "Exit codes: 0 ok, 2 bad usage or input, 3 does not fit, 1 anything else.",
       "plimsoll"};
   app.set_version_flag("--version", "plimsoll 0.1.0");
@@ -270,8 +288,24 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   calibrate->add_option("--threads", line.calibrate.threads)->check(CLI::Range(1, 1024));
   calibrate->add_option("--room", line.calibrate.room)->check(CLI::NonNegativeNumber);
   auto* report = app.add_subcommand("report", "not built yet")->group("");
-  auto* data = app.add_subcommand("data", "not built yet")->group("");
-  for (auto* command : {report, data}) command->allow_extras();
+  auto* data = app.add_subcommand(
+      "data",
+      "Run an input pipeline alone: samples a second, what each stage holds, and who waits.\n"
+      "SOURCE is fashion-mnist, FILE.npz, FILE.tfrecord, FILE.txt, a folder of IDX files, or one "
+      "of\n"
+      "images with a folder for each class.");
+  Texts data_texts;
+  data->add_option("source", line.data.source, "what to read")->type_name("")->required();
+  for (const auto& [name, help] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"--batch", "samples a batch [32]"},
+           {"--epochs", "passes [1]"},
+           {"--memory", "the most that the pipeline may hold [64MiB]"},
+           {"--input", "images are brought to this size [224x224x3]"},
+           {"--threads", "threads that read and decode [all cores]"},
+           {"--seed", "of the order [0]"}})
+    data->add_option(name, data_texts[name], help)->type_name("")->check(not_empty, "", "");
+  data->add_flag("--json", line.data.json, "print JSON");
+  report->allow_extras();
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
@@ -282,9 +316,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     }
     throw UserError("[options] " + explain(error, app, arguments));
   }
-  for (auto* command : {report, data})
-    if (command->parsed()) not_built("`plimsoll " + command->get_name() + "`");
-  for (auto* command : {plan, train, models, bench, calibrate})
+  if (report->parsed()) not_built("`plimsoll report`");
+  for (auto* command : {plan, train, models, bench, data, calibrate})
     if (command->parsed()) line.command = command->get_name();
   if (line.command.empty()) {
     std::fputs(app.help().c_str(), stdout);
@@ -294,6 +327,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     if (!line.run.model.empty()) texts["model"] = line.run.model;
     read_run_options(with_saved_words(texts), line.run);
   }
+  if (line.command == "data") read_data_options(data_texts, line.data);
   if (line.command == "train" && !line.run.graph.empty())
     throw UserError("[options] --graph: a bare problem can be planned, not trained");
   if (!bench_threads.empty())

@@ -50,6 +50,18 @@ struct BenchOptions {
   int threads = 0;
 };
 
+// Of `data`: a pipeline alone.
+struct DataOptions {
+  std::string source;
+  int64_t batch = 32;
+  int64_t epochs = 1;
+  std::optional<Bytes> memory;
+  Shape input = {224, 224, 3};  // of images
+  int threads = 0;              // 0: all cores
+  uint64_t seed = 0;
+  bool json = false;
+};
+
 // Of the hidden `calibrate`, which a first run starts.
 struct CalibrateOptions {
   int threads = 0;
@@ -62,9 +74,11 @@ struct ModelsOptions {
 };
 
 struct CommandLine {
-  std::string command;  // "plan", "train", "models", "bench", "calibrate"; empty: help was printed
+  std::string
+      command;  // "plan", "train", "models", "bench", "data", "calibrate"; empty: help was printed
   RunOptions run;
   BenchOptions bench;
+  DataOptions data;
   ModelsOptions models;
   CalibrateOptions calibrate;
 };

@@ -84,17 +84,11 @@ TEST(BadUsage, OfTheCommandLineIsRefused) {
 
 TEST(BadUsage, OfWhatIsNotBuiltYetIsRefusedAndSaysSo) {
   const Words cases[] = {
-      {"plan", "mlp", "--offload", "auto"},
-      {"plan", "mlp", "--device", "cuda"},
-      {"plan", "mlp", "--device", "cuda:1"},
-      {"plan", "mlp", "--device", "null:h200"},
-      {"plan", "mlp", "--host-memory", "1GiB"},
-      {"plan", "mlp", "--disk", "1GiB"},
-      {"plan", "mlp", "--allow", "float16"},
-      {"plan", "mlp", "--html", "x.html"},
-      {"train", "mlp", "--profile", "1:2"},
-      {"report", "x"},
-      {"data", "fashion-mnist"},
+      {"plan", "mlp", "--offload", "auto"},     {"plan", "mlp", "--device", "cuda"},
+      {"plan", "mlp", "--device", "cuda:1"},    {"plan", "mlp", "--device", "null:h200"},
+      {"plan", "mlp", "--host-memory", "1GiB"}, {"plan", "mlp", "--disk", "1GiB"},
+      {"plan", "mlp", "--allow", "float16"},    {"plan", "mlp", "--html", "x.html"},
+      {"train", "mlp", "--profile", "1:2"},     {"report", "x"},
   };
   for (const Words& words : cases) expect_refused(words, "not built yet");
   for (const char* split : {"0", "-1", "x", "3", "64", ""})

@@ -273,6 +273,26 @@ std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps) {
   return std::make_unique<DatasetSource>(dataset, steps);
 }
 
+Dataset source_dataset(std::shared_ptr<Source> source) {
+  ElementSpec spec;
+  for (const Field& field : source->fields())
+    spec.fields.push_back({field.name, field.sample.dtype, field.sample.shape});
+  const int64_t count = source->size();
+  auto mutex = std::make_shared<std::mutex>();
+  return Dataset::from_reader(
+      count,
+      [source = std::move(source), mutex, spec](int64_t i) {
+        Element out;
+        std::vector<void*> places;
+        for (const FieldSpec& field : spec.fields)
+          places.push_back(out.emplace_back(Meta{field.dtype, field.shape}).data());
+        const std::lock_guard lock(*mutex);
+        source->read({&i, 1}, places);
+        return out;
+      },
+      spec);
+}
+
 std::unique_ptr<Source> indexed_source(const Dataset& samples, int threads,
                                        std::optional<ValueRange> labels) {
   return std::make_unique<IndexedSource>(samples, threads, labels);

@@ -14,6 +14,9 @@ namespace pl {
 // what cannot be planned before it is seen, DoesNotFit as Dataset::budget().
 std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps = 0);
 
+// The other way round: a Source's samples as elements, by index. One thread at a time reads it.
+Dataset source_dataset(std::shared_ptr<Source> source);
+
 // Single samples that can be got by index (no batches), as a Source like any other: training
 // batches and shuffles. A batch is made by `threads` threads when it is read, each sample in its
 // place, so nothing is held between steps, and cores that train do not share them with cores that
