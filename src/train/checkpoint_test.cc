@@ -1,7 +1,9 @@
 #include "train/checkpoint.h"
 
 #include <gtest/gtest.h>
+
 #include <sys/resource.h>
+#include <cmath>
 
 #include <cerrno>
 #include <cstring>
