@@ -1,6 +1,7 @@
 #include "model/layer_context.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -45,6 +46,11 @@ class FunctionLayer::Building final : public LayerContext {
       name_layers(layers);
       owner_.shapes_.emplace_back();
     }
+    if (!layer->activity_regularizer.empty())
+      throw UserError(layer->name +
+                      ": expected no activity_regularizer on a layer that call() uses, received '" +
+                      layer->activity_regularizer +
+                      "'; build the model from Input() symbols, or add the penalty in train_step");
     try {
       layer->build(shapes);
     } catch (const UserError& error) {
@@ -73,7 +79,9 @@ class FunctionLayer::Building final : public LayerContext {
 class FunctionLayer::Calling final : public LayerContext {
  public:
   Calling(const FunctionLayer& owner, const LayerCall& outer, Recorder* recorder)
-      : owner_(owner), outer_(outer), recorder_(recorder) {}
+      : owner_(owner), outer_(outer), recorder_(recorder) {
+    masks_.emplace(outer.in[0].identity(), outer.mask(0));
+  }
 
   Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& given,
               std::optional<bool> training) override {
@@ -83,10 +91,19 @@ class FunctionLayer::Calling final : public LayerContext {
       if (known == layer) {
         const PathScope scope(recorder_, layer->name);
         const Tensors in = cast_inputs(*layer, given);
+        Tensors masks;
+        for (const Tensor& tensor : given) masks.push_back(mask_of(tensor));
         const RematActivations activations(*layer);
-        return layer->call({in, outer_.weights.subspan(first, count),
-                            training.value_or(outer_.training), outer_.step_params,
-                            stream_of(owner_.name + layer->name, calls_++)});
+        const LayerCall made{in,
+                             outer_.weights.subspan(first, count),
+                             training.value_or(outer_.training),
+                             outer_.step_params,
+                             stream_of(owner_.name + layer->name, calls_++),
+                             outer_.trainable && layer->trainable,
+                             masks};
+        const Tensor out = layer->call(made);
+        masks_[out.identity()] = layer->compute_mask(made);
+        return out;
       }
       first += count;
     }
@@ -96,6 +113,12 @@ class FunctionLayer::Calling final : public LayerContext {
   }
 
  private:
+  // Masks go from layer to layer, as in a network; what is computed between them has none.
+  Tensor mask_of(const Tensor& tensor) const {
+    const auto found = masks_.find(tensor.identity());
+    return found == masks_.end() ? Tensor() : found->second;
+  }
+
   // To what a layer computes in, where some of them have a policy of their own.
   Tensors cast_inputs(const Layer& layer, const Tensors& in) const {
     const bool policies = std::any_of(owner_.layers_.begin(), owner_.layers_.end(),
@@ -113,6 +136,7 @@ class FunctionLayer::Calling final : public LayerContext {
   const FunctionLayer& owner_;
   const LayerCall& outer_;
   Recorder* recorder_;
+  std::map<int64_t, Tensor> masks_;  // by the tensors' identities
   size_t calls_ = 0;
 };
 

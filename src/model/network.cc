@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/layer_context.h"
 #include "model/regularizer.h"
 #include "model/remat.h"
 #include "op/cast.h"
@@ -151,9 +152,26 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
   settle_trainable();
 }
 
+namespace {
+
+// Layers that a subclassed model's call() uses are frozen one by one.
+bool trains(const Layer& layer, size_t index) {
+  if (!layer.trainable) return false;
+  const auto* function = dynamic_cast<const FunctionLayer*>(&layer);
+  if (!function) return true;
+  for (const auto& inner : function->layers()) {
+    const size_t count = inner->weights().size();
+    if (index < count) return trains(*inner, index);
+    index -= count;
+  }
+  return true;
+}
+
+}  // namespace
+
 void Network::settle_trainable() {
   for (NetworkWeight& weight : weights_)
-    weight.trainable = !weight.state && weight.layer->trainable;
+    weight.trainable = !weight.state && trains(*weight.layer, weight.index);
   for (Call& call : calls_) call.trainable = call.layer->trainable;
 }
 

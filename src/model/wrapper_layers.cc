@@ -34,6 +34,12 @@ class BidirectionalLayer final : public Layer {
     if (other && !other->name.empty()) backward_->name = other->name;
     check_pair();
     name = std::move(options.name);
+    trainable = layer.trainable;
+    // Each direction has the penalty; of what is joined it is the same.
+    activity_regularizer = layer.activity_regularizer;
+    if (!activity_regularizer.empty() && merge_mode_ != "concat")
+      throw UserError("[Bidirectional] expected merge_mode 'concat' for layers with an " +
+                      std::string("activity_regularizer, received '") + merge_mode_ + "'");
   }
   const char* kind() const override { return "Bidirectional"; }
   std::string config() const override { return forward_->config() + " " + merge_mode_; }
@@ -135,6 +141,8 @@ class TimeDistributedLayer final : public Layer {
       throw UserError(
           "[TimeDistributed] expected a layer that treats steps alone, received "
           "BatchNormalization; it takes sequences as they are");
+    trainable = layer_->trainable;
+    activity_regularizer = layer_->activity_regularizer;  // of all steps together
   }
   const char* kind() const override { return "TimeDistributed"; }
   std::string config() const override {

@@ -193,5 +193,63 @@ TEST(ModelOnValues, StatisticsMoveWhileTraining) {
   EXPECT_EQ(model.trainable_variables().size(), 4u);
 }
 
+class Masked : public Model {
+ public:
+  Tensor call(const Tensor& x, bool) override { return head(lstm(mask(x))); }
+  LayerRef mask = Masking(), lstm = LSTM(4), head = Dense(3, {.activation = "softmax"});
+};
+
+TEST(Subclass, HandsMasksFromLayerToLayer) {
+  Tensor x = pattern({6, 5, 3}, 1);
+  for (int64_t i = 2 * 3; i < 5 * 3; ++i)
+    x.data_as<float>()[i] = 0;  // the first sample has 2 steps
+  Masked model;
+  Sequential plain({Masking(), LSTM(4), Dense(3, {.activation = "softmax"})});
+  const Tensor ours = model.predict(x), unset = plain.predict(x);
+  EXPECT_FALSE(same_bits(ours, unset)) << "other weights";
+  plain.set_weights(model.get_weights());
+  EXPECT_TRUE(same_bits(ours, plain.predict(x)));
+}
+
+TEST(Subclass, FreezesLayersOneByOne) {
+  Masked model;
+  const Tensor x = pattern({6, 5, 3}, 2);
+  model.predict(x);
+  model.lstm->trainable = false;
+  model.compile(
+      {.optimizer = SGD({.learning_rate = 0.5}), .loss = "sparse_categorical_crossentropy"});
+  const Tensors before = model.get_weights();
+  model.fit(x, classes(6), {.epochs = 2, .verbose = 0, .threads = 1});
+  const Tensors after = model.get_weights();
+  ASSERT_EQ(before.size(), 5u);
+  for (size_t w = 0; w < 5; ++w) EXPECT_EQ(same_bits(before[w], after[w]), w < 3) << w;
+}
+
+TEST(Subclass, RefusesPenaltiesThatItWouldLose) {
+  class Penalised : public Model {
+   public:
+    Tensor call(const Tensor& x, bool) override { return layer(x); }
+    LayerRef layer = Dense(3, {.activity_regularizer = "l2"});
+  };
+  Penalised model;
+  try {
+    model.predict(pattern({2, 4}, 1));
+    ADD_FAILURE() << "expected an error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("activity_regularizer"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Wrappers, TakeOverWhatTheirLayerIsHeldTo) {
+  const LayerRef dense = Dense(3, {.activity_regularizer = "l2"}), lstm = LSTM(3);
+  dense->trainable = false;
+  lstm->trainable = false;
+  const LayerRef steps = TimeDistributed(dense), both = Bidirectional(lstm);
+  EXPECT_FALSE(steps->trainable);
+  EXPECT_FALSE(both->trainable);
+  EXPECT_EQ(steps->activity_regularizer, dense->activity_regularizer);
+}
+
 }  // namespace
 }  // namespace pl
