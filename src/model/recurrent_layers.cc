@@ -188,7 +188,7 @@ void give_more(const LayerCall& call, const std::string& path, Tensors results) 
   if (!call.more)
     throw UserError("[call] " + path +
                     ": expected a layer with one result, received several (return_state); call it "
-                    "on Input() symbols with all()");
+                    "with all()");
   *call.more = std::move(results);
 }
 

@@ -34,7 +34,8 @@ class BidirectionalLayer final : public Layer {
     if (other && !other->name.empty()) backward_->name = other->name;
     check_pair();
     name = std::move(options.name);
-    trainable = layer.trainable;
+    forward_->trainable = layer.trainable;
+    backward_->trainable = other ? other->trainable : layer.trainable;
     // Each direction has the penalty; of what is joined it is the same.
     activity_regularizer = layer.activity_regularizer;
     if (!activity_regularizer.empty() && merge_mode_ != "concat")
@@ -45,6 +46,12 @@ class BidirectionalLayer final : public Layer {
   std::string config() const override { return forward_->config() + " " + merge_mode_; }
   bool supports_masking() const override { return true; }
   Tensor compute_mask(const LayerCall& call) const override { return forward_->compute_mask(call); }
+
+  bool trains(size_t index) const override {
+    const size_t ahead = forward_->weights().size();
+    return trainable &&
+           (index < ahead ? forward_->trains(index) : backward_->trains(index - ahead));
+  }
 
   Shape build(const std::vector<Shape>& in) override {
     const size_t states = forward_->states() + backward_->states();
@@ -141,7 +148,6 @@ class TimeDistributedLayer final : public Layer {
       throw UserError(
           "[TimeDistributed] expected a layer that treats steps alone, received "
           "BatchNormalization; it takes sequences as they are");
-    trainable = layer_->trainable;
     activity_regularizer = layer_->activity_regularizer;  // of all steps together
   }
   const char* kind() const override { return "TimeDistributed"; }
@@ -154,6 +160,7 @@ class TimeDistributedLayer final : public Layer {
     return mask.defined() && mask.shape().rank() == 2 ? mask : Tensor();
   }
   int64_t vocabulary() const override { return layer_->vocabulary(); }
+  bool trains(size_t index) const override { return trainable && layer_->trains(index); }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 2)
@@ -182,7 +189,9 @@ class TimeDistributedLayer final : public Layer {
     else
       mask = Tensor();
     const Tensor masks[] = {mask};
-    const Tensor out = layer_->call(inner_call(call, in, call.weights, 0, masks));
+    LayerCall inner = inner_call(call, in, call.weights, 0, masks);
+    inner.trainable = call.trainable && layer_->trainable;
+    const Tensor out = layer_->call(inner);
     return reshape(out, out.shape().without_front().with_front(steps).with_front(batch).dims());
   }
 

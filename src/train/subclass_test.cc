@@ -225,30 +225,22 @@ TEST(Subclass, FreezesLayersOneByOne) {
   for (size_t w = 0; w < 5; ++w) EXPECT_EQ(same_bits(before[w], after[w]), w < 3) << w;
 }
 
-TEST(Subclass, RefusesPenaltiesThatItWouldLose) {
-  class Penalised : public Model {
-   public:
-    Tensor call(const Tensor& x, bool) override { return layer(x); }
-    LayerRef layer = Dense(3, {.activity_regularizer = "l2"});
-  };
-  Penalised model;
-  try {
-    model.predict(pattern({2, 4}, 1));
-    ADD_FAILURE() << "expected an error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("activity_regularizer"), std::string::npos)
-        << error.what();
-  }
-}
-
 TEST(Wrappers, TakeOverWhatTheirLayerIsHeldTo) {
   const LayerRef dense = Dense(3, {.activity_regularizer = "l2"}), lstm = LSTM(3);
-  dense->trainable = false;
   lstm->trainable = false;
   const LayerRef steps = TimeDistributed(dense), both = Bidirectional(lstm);
-  EXPECT_FALSE(steps->trainable);
-  EXPECT_FALSE(both->trainable);
+  EXPECT_TRUE(steps->trains(0));
+  dense->trainable = false;  // one layer, whoever calls it
+  EXPECT_FALSE(steps->trains(0));
+  EXPECT_FALSE(both->trains(0));
   EXPECT_EQ(steps->activity_regularizer, dense->activity_regularizer);
+}
+
+TEST(LayerRef, TakesLayersOfOnesOwn) {
+  LayerRef scaled = std::make_shared<Scaled>();
+  const std::vector<LayerRef> list{std::make_shared<Scaled>(), Dense(2)};
+  Sequential model(Shape{3}, {scaled, list[0], list[1]});
+  EXPECT_EQ(model.count_params(), 3 + 3 + 3 * 2 + 2);
 }
 
 }  // namespace
