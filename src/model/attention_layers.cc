@@ -141,8 +141,8 @@ class AttentionLayer final : public Layer {
     return reshape(back, {batch, queries, form_.heads * size});
   }
 
-  // (B, 1, T, S): 1 where a query may see a key by the masks of query, value and key; undefined
-  // without masks.
+  // (B, 1, T, S): 1 where a query may see a key by the masks of query, value and key, and by their
+  // order; undefined without masks.
   Tensor allowed_by(const LayerCall& call) const {
     const Dtype dtype = call.in[0].dtype();
     Tensor result;
@@ -154,7 +154,11 @@ class AttentionLayer final : public Layer {
                                    : reshape(cast(mask, dtype), {batch, 1, 1, count});
       result = result.defined() ? multiply(result, counts) : counts;
     }
-    return result;
+    if (!result.defined() || !options_.use_causal_mask) return result;
+    const Dim queries = call.in[0].shape()[1],
+              keys = call.in[call.in.size() > 1 ? 1 : 0].shape()[1];
+    const Tensor past = causal_mask_gradient(fill(Shape{queries, keys}, 1, dtype));
+    return multiply(result, reshape(past, {1, 1, queries, keys}));
   }
 
   // For what the attention op does not have: masks, dropout of the weights, and values of another
@@ -169,11 +173,15 @@ class AttentionLayer final : public Layer {
     const double factor = 1 / std::sqrt(static_cast<double>(form_.key_dim));
     Tensor scores =
         scale(batch_matmul(by_head(q), by_head(k), {.transpose_b = true}), factor);  // (B, H, T, S)
-    // Keras puts -1e9 where a key is not seen, and takes the weight away behind the softmax.
-    if (allowed.defined()) scores = add(multiply(scores, allowed), scale(allowed, 1e9, -1e9));
-    if (options_.use_causal_mask) scores = causal_mask(scores);
+    // Keras puts -1e9 where a key is not seen: a query that sees none has the mean of all values.
+    // A layer with dropout takes the weight away behind the softmax, in Keras as here.
+    const double far = scores.dtype() == Dtype::float16 ? 3e4 : 1e9;
+    if (allowed.defined())
+      scores = add(multiply(scores, allowed), scale(allowed, far, -far));
+    else if (options_.use_causal_mask)
+      scores = causal_mask(scores);
     Tensor weights = softmax(scores);
-    if (allowed.defined()) weights = multiply(weights, allowed);
+    if (allowed.defined() && options_.dropout > 0) weights = multiply(weights, allowed);
     if (call.training && options_.dropout > 0)
       weights = dropout(weights, call.step_params, options_.dropout, call.stream);
     const Tensor mixed = transpose(batch_matmul(weights, by_head(v)), {0, 2, 1, 3});

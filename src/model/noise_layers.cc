@@ -28,12 +28,15 @@ void expect_rate(const char* kind, double rate) {
 
 class DropoutLayer final : public NoiseLayer {
  public:
-  explicit DropoutLayer(double rate) : rate_(rate) { expect_rate("Dropout", rate); }
+  explicit DropoutLayer(double rate) : rate_(rate) {
+    if (rate != 1) expect_rate("Dropout", rate);
+  }
   const char* kind() const override { return "Dropout"; }
   std::string config() const override { return std::to_string(rate_); }
   Tensor call(const LayerCall& call) const override {
-    return call.training && rate_ > 0 ? dropout(call.in[0], call.step_params, rate_, call.stream)
-                                      : call.in[0];
+    const Tensor& x = call.in[0];
+    if (!call.training || rate_ == 0) return x;
+    return rate_ == 1 ? scale(x, 0) : dropout(x, call.step_params, rate_, call.stream);
   }
 
  private:

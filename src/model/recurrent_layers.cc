@@ -20,6 +20,20 @@ Tensor block(const Tensor& matrix, int64_t axis, Dim g, Dim count) {
   return slice(matrix, axis, g * size, size);
 }
 
+// (B, T): 1 from the first step on that the mask has not left out, in the order of the steps, or
+// `backwards` in that of the sequence read from its end.
+Tensor seen_so_far(const Tensor& mask, bool backwards, Dtype dtype) {
+  const Dim steps = mask.shape()[1];
+  const Tensor counts = cast(mask, dtype);
+  const Tensor past = causal_mask_gradient(fill(Shape{steps, steps}, 1, dtype));  // t sees 0 to t
+  if (!backwards)
+    return minimum(matmul(counts, past, {.transpose_b = true}), fill({}, 1, dtype));
+  const Tensor seen = minimum(matmul(counts, past), fill({}, 1, dtype));
+  Tensors flipped;
+  for (Dim t = steps; t-- > 0;) flipped.push_back(slice(seen, 1, t, 1));
+  return concatenate(flipped, 1);
+}
+
 void expect_rate(const char* kind, const char* what, double rate) {
   if (!(rate >= 0 && rate < 1))
     throw UserError("[" + std::string(kind) + "] " + what + ": expected 0 <= " + what +
@@ -137,6 +151,16 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
     result.states = {made.last_h};
   }
   result.output = config_.return_sequences ? sequence : result.states[0];
+  // Keras's output is 0 until a step counts, whatever the state that it starts from.
+  if (mask.defined() && call.in.size() > 1) {
+    const Dtype dtype = sequence.dtype();
+    if (!config_.return_sequences)
+      result.output = multiply(result.output, reduce_max(cast(mask, dtype), {1}, true));
+    else if (!wrapped)
+      result.output = multiply(
+          sequence, reshape(seen_so_far(mask, config_.go_backwards, dtype),
+                            {mask.shape()[0], mask.shape()[1], 1}));
+  }
   if (wrapped && config_.return_sequences && mask.defined())
     result.output = multiply(
         sequence, cast(reshape(mask, {mask.shape()[0], mask.shape()[1], 1}), sequence.dtype()));

@@ -144,10 +144,6 @@ class BidirectionalLayer final : public Layer {
 class TimeDistributedLayer final : public Layer {
  public:
   explicit TimeDistributedLayer(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
-    if (std::string(layer_->kind()) == "BatchNormalization")
-      throw UserError(
-          "[TimeDistributed] expected a layer that treats steps alone, received "
-          "BatchNormalization; it takes sequences as they are");
     activity_regularizer = layer_->activity_regularizer;  // of all steps together
   }
   const char* kind() const override { return "TimeDistributed"; }
@@ -176,11 +172,13 @@ class TimeDistributedLayer final : public Layer {
     return out.with_front(in[0][0]);
   }
 
-  // Steps are samples to the layer.
+  // Steps are samples to the layer, unless it looks at all samples of a call.
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     const Dim batch = x.shape()[0], steps = x.shape()[1];
     const Shape step = x.shape().without_front().without_front();
+    if (call.training && std::string(layer_->kind()) == "BatchNormalization")
+      return step_by_step(call, step);
     const Tensor in[] = {reshape(x, step.with_front(batch * steps).dims())};
     Tensor mask = call.mask(0);
     if (mask.defined() && mask.shape().rank() > 2)
@@ -196,6 +194,21 @@ class TimeDistributedLayer final : public Layer {
   }
 
  private:
+  // As Keras does it: moments of each step alone, which move the averages one after the other.
+  Tensor step_by_step(const LayerCall& call, const Shape& step) const {
+    const Tensor& x = call.in[0];
+    Tensors outputs;
+    for (Dim t = 0; t < x.shape()[1]; ++t) {
+      const Tensor in[] = {reshape(slice(x, 1, t, 1), step.with_front(x.shape()[0]).dims())};
+      LayerCall inner = inner_call(call, in, call.weights, 1 + t, {});
+      inner.trainable = call.trainable && layer_->trainable;
+      const Tensor out = layer_->call(inner);
+      outputs.push_back(
+          reshape(out, out.shape().without_front().with_front(1).with_front(out.shape()[0]).dims()));
+    }
+    return concatenate(outputs, 1);
+  }
+
   std::shared_ptr<Layer> layer_;
 };
 
