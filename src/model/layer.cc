@@ -5,6 +5,7 @@
 #include "model/initializer.h"
 #include "model/layer_context.h"
 #include "model/regularizer.h"
+#include "model/rules.h"
 
 namespace pl {
 
@@ -62,14 +63,18 @@ UserError build_error(const std::string& path, const UserError& error) {
   return UserError(std::string(kStage) + path + ": " + text);
 }
 
-LayerRef LayerRef::dtype(const std::string& policy) const {
-  if (policy.empty()) return *this;
-  layer_->dtype = policy_from_name(policy);
-  if (!layer_->dtype)
-    throw UserError("[build] " + layer_->label() +
+void set_dtype(Layer& layer, const std::string& policy) {
+  if (policy.empty()) return;
+  layer.dtype = policy_from_name(policy);
+  if (!layer.dtype)
+    throw UserError("[build] " + layer.label() +
                     " dtype: expected float32, float64, mixed_bfloat16 or mixed_float16, received "
                     "'" +
                     policy + "'");
+}
+
+LayerRef LayerRef::dtype(const std::string& policy) const {
+  set_dtype(*layer_, policy);
   return *this;
 }
 

@@ -34,6 +34,7 @@ struct LSTMOptions {
   bool go_backwards = false;  // the last step first; results in that order
   bool stateful = false;      // refused: not built
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef LSTM(int64_t units, LSTMOptions options = {});
 
@@ -60,6 +61,7 @@ struct GRUOptions {
   bool stateful = false;
   bool reset_after = true;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef GRU(int64_t units, GRUOptions options = {});
 
@@ -83,6 +85,7 @@ struct SimpleRNNOptions {
   bool go_backwards = false;
   bool stateful = false;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
 
@@ -93,6 +96,7 @@ struct BidirectionalOptions {
   std::string merge_mode = "concat";            // or "sum", "mul", "ave"; "": Keras's None
   std::optional<LayerRef> backward_layer = {};  // instead of the second copy
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef Bidirectional(const LayerRef& layer, BidirectionalOptions options = {});
 

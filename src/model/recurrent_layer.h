@@ -16,7 +16,7 @@ struct RecurrentConfig {
   double dropout, recurrent_dropout;
   bool use_bias, return_sequences, return_state, go_backwards;
   bool reset_after;  // of a GRU
-  std::string name;
+  std::string name, dtype;
 };
 
 class RecurrentLayer : public Layer {

@@ -1,6 +1,8 @@
 // LSTM, GRU and SimpleRNN: one matrix product projects the inputs of all steps, one op runs them.
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/recurrent_layer.h"
 #include "op/functions.h"
 
@@ -37,7 +39,7 @@ Tensor seen_so_far(const Tensor& mask, bool backwards, Dtype dtype) {
 void expect_rate(const char* kind, const char* what, double rate) {
   if (!(rate >= 0 && rate < 1))
     throw UserError("[" + std::string(kind) + "] " + what + ": expected 0 <= " + what +
-                    " < 1, received " + std::to_string(rate));
+                    " < 1, received " + number_text(rate));
 }
 
 }  // namespace
@@ -58,7 +60,7 @@ RecurrentLayer::RecurrentLayer(RecurrentConfig config) : config_(std::move(confi
   check_rules(config_.bias);
   check_regularizer(config_.activity_regularizer);
   activity_regularizer = config_.activity_regularizer;
-  name = config_.name;
+  set_common(*this, config_);
 }
 
 std::string RecurrentLayer::config() const {
@@ -246,7 +248,8 @@ RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim
           .return_state = o.return_state,
           .go_backwards = o.go_backwards,
           .reset_after = false,
-          .name = o.name};
+          .name = o.name,
+          .dtype = o.dtype};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "model/layers.h"
 #include "model/network.h"
 #include "model/recurrent_layer.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -33,7 +34,8 @@ class BidirectionalLayer final : public Layer {
     backward_->name = "backward_" + base;
     if (other && !other->name.empty()) backward_->name = other->name;
     check_pair();
-    name = std::move(options.name);
+    set_common(*this, options);
+    if (!dtype) dtype = layer.dtype;
     forward_->trainable = layer.trainable;
     backward_->trainable = other ? other->trainable : layer.trainable;
     // Each direction has the penalty; of what is joined it is the same.
@@ -144,6 +146,7 @@ class BidirectionalLayer final : public Layer {
 class TimeDistributedLayer final : public Layer {
  public:
   explicit TimeDistributedLayer(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
+    dtype = layer_->dtype;
     activity_regularizer = layer_->activity_regularizer;  // of all steps together
   }
   const char* kind() const override { return "TimeDistributed"; }

@@ -93,7 +93,9 @@ struct CompileOptions {
   // or "full", whose activations are computed again for the backward part. See model/remat.h.
   std::vector<std::string> remat = {};
   // Op by op: the code of layers and steps runs anew on the values of every batch, so that it can
-  // print and be stepped through; slower, and without the planner's help to stay within memory.
+  // print and be stepped through; slower, and without the planner's help to stay within memory:
+  // what plan() says of such a run is an upper bound, that of the ops as they are called with every
+  // value that a tape holds, and not the bytes that are then used.
   bool run_eagerly = false;
   bool fuse = true;  // false: a planned step runs its ops one by one as they were called
 };
@@ -240,6 +242,7 @@ class Model {
   // Of a model with several outputs: all of them.
   Tensors predict_all(const Values& x, const PredictOptions& options = {});
   Tensors predict_all(Source& data, const PredictOptions& options = {});
+  Tensors predict_all(const Dataset& data, const PredictOptions& options = {});
 
   // One step on these samples, as they are; figures are this batch's alone. Repeated calls with
   // batches of one size plan once.

@@ -375,6 +375,10 @@ Tensors Model::predict_all(const Values& x, const PredictOptions& options) {
   return predict_all(*source_of(*state_, x, {}, {}), options);
 }
 
+Tensors Model::predict_all(const Dataset& data, const PredictOptions& options) {
+  return predict_all(*dataset_source(data), options);
+}
+
 Tensors Model::predict_all(Source& data, const PredictOptions& options) {
   state_->build_for(data);
   Metas metas;

@@ -120,9 +120,7 @@ void check_labels(Source& source, const Network& network, const Compiled& compil
     std::optional<int64_t> ignored;
     if (heads[o].loss->options.has("ignore_class"))
       ignored = heads[o].loss->options.integer("ignore_class");
-    check_below(source, field,
-                heads.size() > 1 ? "labels of " + network.output_names()[o] : "labels", classes,
-                ignored);
+    check_below(source, field, "labels of " + network.output_names()[o], classes, ignored);
   }
 }
 

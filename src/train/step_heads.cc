@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -47,7 +48,7 @@ void check_input(const Network& network, size_t i, const SampleSpec& sample) {
                                                : "tokens, integers below " +
                                                      std::to_string(vocabulary)) +
                     " without x_scale, received " + x.text() + " times " +
-                    std::to_string(sample.x_scale));
+                    number_text(sample.x_scale));
 }
 
 std::string counted(size_t count, const char* what) {

@@ -104,6 +104,18 @@ def training():
         layers.TimeDistributed(layers.BatchNormalization(momentum=0.7, name="n"), name="t"))
 
 
+def metrics():
+    """Of several numbers: the targets are 0 and 1, one class a row."""
+    p = real(1, (8, 3), -1, 0.5)
+    y = np.eye(3)[hashes(2, 8) % 3]
+    m = keras.metrics
+    for name, metric in [("precision", m.Precision(thresholds=[0.3, 0.6])), ("recall", m.Recall(thresholds=[0.3, 0.6])),
+                         ("false_negatives", m.FalseNegatives(thresholds=[0.3, 0.5, 0.6])),
+                         ("f1", m.F1Score(average=None)), ("fbeta", m.FBetaScore(average=None, beta=0.5, threshold=0.4))]:
+        metric.update_state(y, p)
+        yield {"name": name, "values": np.asarray(metric.result(), np.float64).tolist()}
+
+
 def centre(path):
     return 1.0 if path.endswith(("gamma", "scale", "moving_variance")) else 0.0
 
@@ -135,6 +147,7 @@ def main():
     result = {"made_by": "tests/golden/keras_layers3.py", "keras": keras.__version__, "tensorflow": tf.__version__}
     result["cases"] = [answer(*case) for case in cases()]
     result["training"] = [answer(*case, training=True) for case in training()]
+    result["metrics"] = list(metrics())
     pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(result) + "\n")
 
 
