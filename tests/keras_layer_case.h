@@ -65,7 +65,8 @@ inline Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
     for (Dim f = 0; f < features; ++f) {
       double& value = x.data_as<double>()[p * features + f];
       value *= hashed(kTargetSalt, p) % 2;
-      if (exponent != kLate && p % steps == 0) value = first.data_as<double>()[p / steps * features + f];
+      if (exponent != kLate && p % steps == 0)
+        value = first.data_as<double>()[p / steps * features + f];
     }
   return x;
 }

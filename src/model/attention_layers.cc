@@ -232,8 +232,7 @@ class PackedAttentionLayer final : public Layer {
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim, MultiHeadAttentionOptions options) {
   const int64_t value_dim = options.value_dim == 0 ? key_dim : options.value_dim;
   return LayerRef(std::make_shared<AttentionLayer>(
-                      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim},
-                      std::move(options)));
+      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim}, std::move(options)));
 }
 LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                int64_t num_key_value_heads, GroupedQueryAttentionOptions options) {

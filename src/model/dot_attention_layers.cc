@@ -16,7 +16,8 @@ class DotAttentionLayer final : public Layer {
   DotAttentionLayer(Score score, AttentionLayerOptions options)
       : score_(score), options_(std::move(options)) {
     if (!(options_.dropout >= 0 && options_.dropout < 1))
-      throw UserError("[" + std::string(kind()) + "] dropout: expected 0 <= dropout < 1, received " +
+      throw UserError("[" + std::string(kind()) +
+                      "] dropout: expected 0 <= dropout < 1, received " +
                       number_text(options_.dropout));
     set_common(*this, options_);
   }
@@ -34,8 +35,9 @@ class DotAttentionLayer final : public Layer {
                       (in.empty() ? "" : ", " + in[0].text() + " first"));
     const Shape &query = in[0], &value = in[1], &key = in.back();
     if (key[0] != value[0] || key[1] != query[1])
-      throw UserError("expected a key with the query's features and the value's positions, received " +
-                      query.text() + ", " + value.text() + " and " + key.text());
+      throw UserError(
+          "expected a key with the query's features and the value's positions, received " +
+          query.text() + ", " + value.text() + " and " + key.text());
     if (weights_.empty()) {
       if (options_.use_scale && score_ == Score::additive)
         add_weight("scale", Shape{query[1]}, "glorot_uniform");
@@ -55,9 +57,9 @@ class DotAttentionLayer final : public Layer {
     if (const Tensor mask = call.mask(1); mask.defined())
       seen = reshape(cast(mask, dtype), {mask.shape()[0], 1, mask.shape()[1]});
     if (options_.use_causal_mask) {
-      const Tensor past = reshape(causal_mask_gradient(
-                                      fill(Shape{query.shape()[1], key.shape()[1]}, 1, dtype)),
-                                  {1, query.shape()[1], key.shape()[1]});
+      const Tensor past =
+          reshape(causal_mask_gradient(fill(Shape{query.shape()[1], key.shape()[1]}, 1, dtype)),
+                  {1, query.shape()[1], key.shape()[1]});
       seen = seen.defined() ? multiply(seen, past) : past;
     }
     if (seen.defined()) scores = add(scores, scale(seen, far, -far));
@@ -67,8 +69,7 @@ class DotAttentionLayer final : public Layer {
     const Tensor mixed = batch_matmul(weights, value);
     const Tensor mask = call.mask(0);
     if (!mask.defined()) return mixed;
-    return multiply(mixed,
-                    reshape(cast(mask, dtype), {mask.shape()[0], mask.shape()[1], 1}));
+    return multiply(mixed, reshape(cast(mask, dtype), {mask.shape()[0], mask.shape()[1], 1}));
   }
 
  private:

@@ -61,7 +61,7 @@ struct LayerCall {
   // what the calls that made `in` put there.
   Tensors* result_masks = nullptr;
   std::span<const Tensors> result_masks_of_in = {};
-  Tensors* losses = nullptr;        // scalars that join the loss; null: nobody asks for them
+  Tensors* losses = nullptr;       // scalars that join the loss; null: nobody asks for them
   Dtype compute = Dtype::float32;  // what floating operands are in
 
   // Keras's add_loss: a number of the layer's own that training makes small.
@@ -146,7 +146,7 @@ class Layer {
   std::optional<Policy> dtype;
   const std::vector<Weight>& weights() const { return weights_; }
   std::string label() const { return name.empty() ? kind() : name; }  // for messages
-  int64_t parameters() const;  // elements of its own weights
+  int64_t parameters() const;                                         // elements of its own weights
 
  protected:
   void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {

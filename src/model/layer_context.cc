@@ -225,10 +225,9 @@ void FunctionLayer::find_layers(const std::vector<Shape>& in, const std::vector<
   const RecorderScope scope(recorder);
   Tensors x, y;
   for (size_t i = 0; i < in.size(); ++i)
-    x.push_back(
-        recorder.input("x" + std::to_string(i),
-                       {integers[i] ? Dtype::int32 : Dtype::float32, in[i].with_front(kBatch)},
-                       true));
+    x.push_back(recorder.input(
+        "x" + std::to_string(i),
+        {integers[i] ? Dtype::int32 : Dtype::float32, in[i].with_front(kBatch)}, true));
   layers_.clear();
   shapes_.clear();
   results_.clear();

@@ -10,8 +10,9 @@
 namespace pl {
 
 // Sequences (T, features) to the last state (units,), or with return_sequences to (T, units).
-// Called on {x, h, c} it starts from that state. A mask of its input leaves steps out. Activations
-// are linear, tanh, sigmoid, relu or hard_sigmoid.
+// Called on {x, h, c} it starts from that state. A mask of its input leaves steps out. With
+// activations other than linear, tanh, sigmoid, relu and hard_sigmoid steps are ops of their own:
+// slower, and with more to keep.
 struct LSTMOptions {
   std::string activation = "tanh";
   std::string recurrent_activation = "sigmoid";

@@ -241,8 +241,7 @@ int64_t Network::vocabulary(size_t input) const {
   int64_t least = 0;
   for (const Call& call : calls_)
     for (size_t i = 0; i < call.in.size(); ++i) {
-      const int64_t count =
-          call.in[i] == static_cast<int>(input) ? call.layer->vocabulary(i) : 0;
+      const int64_t count = call.in[i] == static_cast<int>(input) ? call.layer->vocabulary(i) : 0;
       if (count > 0) least = least == 0 ? count : std::min(least, count);
     }
   return least;

@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "base/number_text.h"
 #include "model/layers.h"
-#include "model/rules.h"
 #include "model/recurrent_layer.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -28,8 +28,7 @@ Tensor seen_so_far(const Tensor& mask, bool backwards, Dtype dtype) {
   const Dim steps = mask.shape()[1];
   const Tensor counts = cast(mask, dtype);
   const Tensor past = causal_mask_gradient(fill(Shape{steps, steps}, 1, dtype));  // t sees 0 to t
-  if (!backwards)
-    return minimum(matmul(counts, past, {.transpose_b = true}), fill({}, 1, dtype));
+  if (!backwards) return minimum(matmul(counts, past, {.transpose_b = true}), fill({}, 1, dtype));
   const Tensor seen = minimum(matmul(counts, past), fill({}, 1, dtype));
   Tensors flipped;
   for (Dim t = steps; t-- > 0;) flipped.push_back(slice(seen, 1, t, 1));
@@ -50,9 +49,7 @@ RecurrentLayer::RecurrentLayer(RecurrentConfig config) : config_(std::move(confi
     throw UserError(kind + "units: expected a positive number, received " +
                     std::to_string(config_.units));
   for (const auto& activation : {config_.activation, config_.recurrent_activation})
-    if (!squash_from_name(activation))
-      throw UserError(kind + "activation: expected " + kSquashNames + ", received '" + activation +
-                      "'");
+    check_activation(activation);
   expect_rate(config_.kind, "dropout", config_.dropout);
   expect_rate(config_.kind, "recurrent_dropout", config_.recurrent_dropout);
   check_rules(config_.kernel);
@@ -135,7 +132,10 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
                                  .flip = !wrapped};
   Result result;
   Tensor sequence;
-  if (config_.gates == 4) {
+  if (!squash_from_name(config_.activation) || !squash_from_name(config_.recurrent_activation)) {
+    result = run_step_by_step(config_, {z, u, inner_bias, state(1), state(2), mask, dropped},
+                              options.flip, sequence);
+  } else if (config_.gates == 4) {
     const LstmResult made =
         lstm(z, u, {.h0 = state(1), .c0 = state(2), .mask = mask, .dropped = dropped}, options);
     sequence = made.h;
@@ -159,9 +159,8 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
     if (!config_.return_sequences)
       result.output = multiply(result.output, reduce_max(cast(mask, dtype), {1}, true));
     else if (!wrapped)
-      result.output = multiply(
-          sequence, reshape(seen_so_far(mask, config_.go_backwards, dtype),
-                            {mask.shape()[0], mask.shape()[1], 1}));
+      result.output = multiply(sequence, reshape(seen_so_far(mask, config_.go_backwards, dtype),
+                                                 {mask.shape()[0], mask.shape()[1], 1}));
   }
   if (wrapped && config_.return_sequences && mask.defined())
     result.output = multiply(

@@ -16,7 +16,8 @@ std::shared_ptr<const RematRule> current_remat_rule() { return current_rule; }
 
 bool RematRule::covers(const std::string& name, const Shape& output) const {
   if (mode == "full") return true;
-  if (mode == "larger_than" || mode == "output_size") return output.elements() > output_size_threshold;
+  if (mode == "larger_than" || mode == "output_size")
+    return output.elements() > output_size_threshold;
   return mode == "list_of_layers" &&
          std::find(layer_names.begin(), layer_names.end(), name) != layer_names.end();
 }

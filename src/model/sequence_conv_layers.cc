@@ -81,9 +81,9 @@ LayerRef Conv1DTranspose(int64_t filters, int64_t kernel_size, Conv1DTransposeOp
 }
 
 LayerRef DepthwiseConv1D(int64_t kernel_size, DepthwiseConv1DOptions o) {
-  return over_sequences("DepthwiseConv1D",
-                        DepthwiseConv2D({1, kernel_size},
-                                        {.strides = {1, o.strides},
+  return over_sequences(
+      "DepthwiseConv1D",
+      DepthwiseConv2D({1, kernel_size}, {.strides = {1, o.strides},
                                          .padding = o.padding,
                                          .depth_multiplier = o.depth_multiplier,
                                          .dilation_rate = {1, o.dilation_rate},

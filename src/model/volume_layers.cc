@@ -57,8 +57,12 @@ class Padding3DLayer final : public Layer {
     };
     return by_images(
         call.in[0],
-        [&](const Tensor& x) { return move(x, {pads_[0], pads_[1], pads_[2], pads_[3]}); },
-        [&](const Tensor& x) { return move(x, {0, 0, pads_[4], pads_[5]}); });
+        [&](const Tensor& x) {
+          return move(x, {pads_[0], pads_[1], pads_[2], pads_[3]});
+        },
+        [&](const Tensor& x) {
+          return move(x, {0, 0, pads_[4], pads_[5]});
+        });
   }
 
  private:
@@ -80,8 +84,13 @@ class UpSampling3DLayer final : public Layer {
   }
   Tensor call(const LayerCall& call) const override {
     return by_images(
-        call.in[0], [&](const Tensor& x) { return upsample(x, {.size = {size_[0], size_[1]}}); },
-        [&](const Tensor& x) { return upsample(x, {.size = {1, size_[2]}}); });
+        call.in[0],
+        [&](const Tensor& x) {
+          return upsample(x, {.size = {size_[0], size_[1]}});
+        },
+        [&](const Tensor& x) {
+          return upsample(x, {.size = {1, size_[2]}});
+        });
   }
 
  private:
@@ -133,8 +142,8 @@ class Conv3DTransposeLayer final : public Layer {
     const Dim before = options_.padding == "same" ? std::max<Dim>(reach(0) - strides[0], 0) / 2 : 0;
     Tensor sum;  // (B, OD, OH * OW * O, 1)
     for (Dim k = 0; k < kernel_[0]; ++k) {
-      const Tensor plane = reshape(slice(call.weights[0], 0, k, 1),
-                                   {kernel_[1], kernel_[2], filters_, s[4]});
+      const Tensor plane =
+          reshape(slice(call.weights[0], 0, k, 1), {kernel_[1], kernel_[2], filters_, s[4]});
       const Tensor images =
           conv2d_input_gradient(plane, x, Shape{s[0] * s[1], height, width, filters_},
                                 {.strides = {strides[1], strides[2]},

@@ -206,8 +206,8 @@ class TimeDistributedLayer final : public Layer {
       LayerCall inner = inner_call(call, in, call.weights, 1 + t, {});
       inner.trainable = call.trainable && layer_->trainable;
       const Tensor out = layer_->call(inner);
-      outputs.push_back(
-          reshape(out, out.shape().without_front().with_front(1).with_front(out.shape()[0]).dims()));
+      outputs.push_back(reshape(
+          out, out.shape().without_front().with_front(1).with_front(out.shape()[0]).dims()));
     }
     return concatenate(outputs, 1);
   }

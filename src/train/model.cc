@@ -143,9 +143,9 @@ void Model::compile(const CompileOptions& options) {
   std::vector<Head> heads;
   state_->heads = nullptr;
   if (built || !custom)
-    heads = make_heads(
-        options, built ? state_->network.output_names() : std::vector<std::string>{"output"},
-        custom);
+    heads = make_heads(options,
+                       built ? state_->network.output_names() : std::vector<std::string>{"output"},
+                       custom);
   else
     state_->heads = [options](const std::vector<std::string>& outputs) {
       return make_heads(options, outputs, true);

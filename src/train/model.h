@@ -306,7 +306,7 @@ class Model {
   // Keras's optimizer.iterations, Adam's t: updates since compile(). As many steps as
   // gradient_accumulation_steps says are one update; one that loss scaling left out is none.
   int64_t iterations() const;
-  Optimizer& optimizer();      // its learning_rate may change between calls
+  Optimizer& optimizer();  // its learning_rate may change between calls
 
  protected:
   Model();

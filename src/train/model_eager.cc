@@ -92,9 +92,9 @@ class MemberLayer final : public Layer {
                        .losses = {},
                        .salt = call.stream,
                        .input_masks = Tensors(call.masks.begin(), call.masks.end())};
-    const Tensors out = state->network.call(
-        Tensors(call.in.begin(), call.in.end()), Tensors(call.weights.begin(), call.weights.end()),
-        call.training, call.step_params, call.compute, &notes);
+    const Tensors out = state->network.call(Tensors(call.in.begin(), call.in.end()),
+                                            Tensors(call.weights.begin(), call.weights.end()),
+                                            call.training, call.step_params, call.compute, &notes);
     for (const Tensor& loss : notes.losses) call.add_loss(loss);
     if (call.result_masks) *call.result_masks = std::move(notes.masks);
     if (call.more) call.more->assign(out.begin() + 1, out.end());

@@ -36,10 +36,10 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   Network network;
   std::optional<Compiled> compiled;
   double x_scale = 1;
-  int64_t steps = 0, epochs = 0;       // since compile()
-  bool fresh_optimizer = true;         // slots, if any, are not this optimiser's
+  int64_t steps = 0, epochs = 0;  // since compile()
+  bool fresh_optimizer = true;    // slots, if any, are not this optimiser's
 
-  Model* self = nullptr;                                      // whose state it is
+  Model* self = nullptr;                                           // whose state it is
   std::function<LayerRef(std::vector<Dtype>)> subclass = nullptr;  // its call() as a layer
   std::function<TensorLogs(const StepData&)> step = nullptr;  // its train_step() or test_step()
   int64_t eager_calls = 0;

@@ -187,8 +187,10 @@ void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled)
     return false;
   };
   for (const std::string& unknown : mark_remat(graph, names))
-    if (!inside(unknown)) throw UserError("[remat] expected the path of a layer, its first parts, or a pattern such as " +
-                    ("block_*, received '" + unknown) + "', which matches no layer that computes");
+    if (!inside(unknown))
+      throw UserError(
+          "[remat] expected the path of a layer, its first parts, or a pattern such as " +
+          ("block_*, received '" + unknown) + "', which matches no layer that computes");
   names.clear();
   for (const Network::Place& place : places)
     if (!place.composite && (full || place.layer->remats(place.shape))) names.push_back(place.path);

@@ -43,12 +43,11 @@ void check_input(const Network& network, size_t i, const SampleSpec& sample) {
   const int64_t vocabulary = network.vocabulary(i);
   const bool scaled = i == 0 && sample.x_scale != 1;
   if (vocabulary > 0 && (is_floating(x.dtype) || scaled))
-    throw UserError("[fit] " + reader_of(network, i) + ": expected " +
-                    (vocabulary == kAnyInteger ? std::string("integers")
-                                               : "tokens, integers below " +
-                                                     std::to_string(vocabulary)) +
-                    " without x_scale, received " + x.text() + " times " +
-                    number_text(sample.x_scale));
+    throw UserError(
+        "[fit] " + reader_of(network, i) + ": expected " +
+        (vocabulary == kAnyInteger ? std::string("integers")
+                                   : "tokens, integers below " + std::to_string(vocabulary)) +
+        " without x_scale, received " + x.text() + " times " + number_text(sample.x_scale));
 }
 
 std::string counted(size_t count, const char* what) {

@@ -118,8 +118,7 @@ TEST(SubclassParts, IntegersStayIntegers) {
   EXPECT_EQ(y.shape(), (Shape{6, 2}));
   const Tensor kernel = model.get_weights()[0];
   for (int64_t i = 0; i < 6; ++i)
-    EXPECT_EQ(y.data_as<float>()[2 * i],
-              kernel.data_as<float>()[2 * x.data_as<int32_t>()[i]]) << i;
+    EXPECT_EQ(y.data_as<float>()[2 * i], kernel.data_as<float>()[2 * x.data_as<int32_t>()[i]]) << i;
 }
 
 // The same data into layers that compute: numbers, as in Keras.
@@ -179,8 +178,8 @@ class Tagger : public Model {
 TEST(SubclassParts, MasksReachTheLoss) {
   const Tensor x = tokens({8, 5}, 7), y = tokens({8, 5}, 3);
   Tagger subclass;
-  Sequential other({Embedding(7, 4, {.mask_zero = true}),
-                    TimeDistributed(Dense(3, {.activation = "softmax"}))});
+  Sequential other(
+      {Embedding(7, 4, {.mask_zero = true}), TimeDistributed(Dense(3, {.activation = "softmax"}))});
   for (Model* model : {static_cast<Model*>(&subclass), static_cast<Model*>(&other)})
     model->compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"});
   subclass.predict(x, {.threads = 1});
@@ -217,10 +216,11 @@ class Penalised : public Model {
 TEST(SubclassParts, PenaltiesOfItsLayersCount) {
   const Tensor x = pattern({16, 3}, 1), y = pattern({16, 1}, 2);
   Penalised subclass;
-  Sequential other({Dense(4, {.activity_regularizer = "l2"}), std::make_shared<Spread>(), Dense(1)}),
+  Sequential other(
+      {Dense(4, {.activity_regularizer = "l2"}), std::make_shared<Spread>(), Dense(1)}),
       plain({Dense(4), Dense(1)});
-  for (Model* model : {static_cast<Model*>(&subclass), static_cast<Model*>(&other),
-                       static_cast<Model*>(&plain)}) {
+  for (Model* model :
+       {static_cast<Model*>(&subclass), static_cast<Model*>(&other), static_cast<Model*>(&plain)}) {
     model->compile({.optimizer = "sgd", .loss = "mse"});
     model->predict(x, {.threads = 1});
     model->set_weights(subclass.get_weights());
@@ -269,8 +269,9 @@ TEST(SubclassParts, MessagesNameLayersAndRemedies) {
   };
   Fickle fickle;
   fickle.compile({.optimizer = "sgd", .loss = "mse"});
-  const std::string other =
-      message_of([&] { fickle.fit(pattern({4, 2}, 1), pattern({4, 3}, 1), kFit); });
+  const std::string other = message_of([&] {
+    fickle.fit(pattern({4, 2}, 1), pattern({4, 3}, 1), kFit);
+  });
   EXPECT_TRUE(other.starts_with("[call] Dense: expected a layer that call() used")) << other;
 }
 

@@ -179,8 +179,7 @@ std::string summarize(const std::string& name, const Network& network, const Com
   for (const Network::Place& place : places) {
     // What is made of layers is their lines, and one for what it computes besides.
     if (place.composite && kept[place.path] == 0) continue;
-    const LayerBytes layer =
-        place.composite ? LayerBytes() : layer_bytes(network, place, compiled);
+    const LayerBytes layer = place.composite ? LayerBytes() : layer_bytes(network, place, compiled);
     const std::string kind = place.composite ? "ops of call()" : place.layer->kind();
     add(place.path + " (" + kind + ")", shape_text(place.shape), place.path, layer,
         std::string(name_of(place.layer->dtype.value_or(model))));

@@ -121,8 +121,8 @@ void add_products(std::map<std::string, LayerCase>& cases) {
       [](const std::vector<Symbolic>& x) {
         const Symbolic m = Masking(0, "mask")(x[0]);
         // As in Keras where scores are asked for; without dropout they are not.
-        return MultiHeadAttention(2, 3, {.dropout = 0.1, .name = "mha"})(
-            std::vector<Symbolic>{m, m});
+        return MultiHeadAttention(2, 3,
+                                  {.dropout = 0.1, .name = "mha"})(std::vector<Symbolic>{m, m});
       },
       -30);
 }

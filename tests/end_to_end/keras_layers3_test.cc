@@ -1,6 +1,6 @@
 // More layers alone against Keras: transposed and depthwise convolutions, volumes, attention, masks
-// that leave out first steps. tests/golden/keras_layers3.py made the answers; the networks here have
-// its names.
+// that leave out first steps. tests/golden/keras_layers3.py made the answers; the networks here
+// have its names.
 #include "tests/keras_layer_case.h"
 
 namespace pl::test {
@@ -38,21 +38,18 @@ LayerCase heads(LayerRef layer, bool mask) {
 }
 
 void add_convolutions(std::map<std::string, LayerCase>& cases) {
-  cases["conv1d_transpose_same_even"] =
-      one({5, 2}, Conv1DTranspose(
-                      3, 4, {.strides = 2, .padding = "same", .activation = "relu", .name = "c"}));
-  cases["conv1d_transpose_valid"] =
-      one({4, 2}, Conv1DTranspose(3, 2, {.strides = 3, .name = "c"}));
-  cases["depthwise1d_same_even"] =
-      one({7, 3},
-          DepthwiseConv1D(4, {.strides = 2, .padding = "same", .depth_multiplier = 2, .name = "c"}));
-  cases["depthwise1d_dilated"] =
-      one({9, 3}, DepthwiseConv1D(3, {.dilation_rate = 2, .name = "c"}));
-  cases["separable1d_same"] =
-      one({7, 3}, SeparableConv1D(
-                      4, 4, {.strides = 2, .padding = "same", .depth_multiplier = 2, .name = "c"}));
-  cases["separable1d_valid"] =
-      one({7, 3}, SeparableConv1D(4, 3, {.use_bias = false, .name = "c"}));
+  cases["conv1d_transpose_same_even"] = one(
+      {5, 2},
+      Conv1DTranspose(3, 4, {.strides = 2, .padding = "same", .activation = "relu", .name = "c"}));
+  cases["conv1d_transpose_valid"] = one({4, 2}, Conv1DTranspose(3, 2, {.strides = 3, .name = "c"}));
+  cases["depthwise1d_same_even"] = one(
+      {7, 3},
+      DepthwiseConv1D(4, {.strides = 2, .padding = "same", .depth_multiplier = 2, .name = "c"}));
+  cases["depthwise1d_dilated"] = one({9, 3}, DepthwiseConv1D(3, {.dilation_rate = 2, .name = "c"}));
+  cases["separable1d_same"] = one(
+      {7, 3},
+      SeparableConv1D(4, 4, {.strides = 2, .padding = "same", .depth_multiplier = 2, .name = "c"}));
+  cases["separable1d_valid"] = one({7, 3}, SeparableConv1D(4, 3, {.use_bias = false, .name = "c"}));
   cases["conv3d_transpose_same"] =
       one({3, 2, 4, 2},
           Conv3DTranspose(3, {4, 2, 3}, {.strides = {2, 1, 2}, .padding = "same", .name = "c"}));
@@ -89,8 +86,7 @@ void add_attention(std::map<std::string, LayerCase>& cases) {
 }
 
 void add_late(std::map<std::string, LayerCase>& cases) {
-  cases["lstm_late"] =
-      late({{6, 3}, {4}, {4}}, LSTM(4, {.return_sequences = true, .name = "r"}));
+  cases["lstm_late"] = late({{6, 3}, {4}, {4}}, LSTM(4, {.return_sequences = true, .name = "r"}));
   cases["lstm_late_last"] = late({{6, 3}, {4}, {4}}, LSTM(4, {.name = "r"}));
   cases["lstm_late_backwards"] = late(
       {{6, 3}, {4}, {4}}, LSTM(4, {.return_sequences = true, .go_backwards = true, .name = "r"}));
@@ -101,11 +97,30 @@ void add_late(std::map<std::string, LayerCase>& cases) {
            Bidirectional(GRU(4, {.return_sequences = true, .name = "r"}), {.name = "b"}));
 }
 
+void add_steps(std::map<std::string, LayerCase>& cases) {
+  cases["lstm_softsign"] =
+      merged({{5, 3}, {4}, {4}},
+             LSTM(4, {.activation = "softsign", .return_sequences = true, .name = "r"}));
+  cases["lstm_selu_backwards"] = one(
+      {5, 3},
+      LSTM(4, {.activation = "selu", .return_sequences = true, .go_backwards = true, .name = "r"}));
+  cases["gru_elu"] =
+      late({{6, 3}}, GRU(4, {.activation = "elu", .return_sequences = true, .name = "r"}));
+  cases["gru_elu_before"] =
+      one({5, 3}, GRU(4, {.activation = "elu", .reset_after = false, .name = "r"}));
+  cases["simple_softsign"] = one({5, 3}, SimpleRNN(4, {.activation = "softsign", .name = "r"}));
+  cases["bidirectional_softsign"] = late(
+      {{6, 3}},
+      Bidirectional(SimpleRNN(4, {.activation = "softsign", .return_sequences = true, .name = "r"}),
+                    {.name = "b"}));
+}
+
 void expect_all(Dtype dtype) {
   std::map<std::string, LayerCase> cases;
   add_convolutions(cases);
   add_attention(cases);
   add_late(cases);
+  add_steps(cases);
   expect_cases(kFile, "cases", cases, dtype);
 }
 

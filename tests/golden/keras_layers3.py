@@ -95,6 +95,17 @@ def cases():
         layers.LSTM(4, return_sequences=True, go_backwards=True, **r))
     yield "gru_late", [(6, 3), (4,)], LATE, masked(layers.GRU(4, return_sequences=True, **r))
     yield "simple_late", [(2, 3), (4,)], LATE, masked(layers.SimpleRNN(4, activation=base.exact_tanh, name="r"))
+    plain = dict(recurrent_activation=base.exact_sigmoid, name="r")
+    yield "lstm_softsign", [(5, 3), (4,), (4,)], 1, lambda x, *s: layers.LSTM(
+        4, activation="softsign", return_sequences=True, **plain)(x, initial_state=list(s))
+    yield "lstm_selu_backwards", [(5, 3)], 1, one(
+        layers.LSTM(4, activation="selu", return_sequences=True, go_backwards=True, **plain))
+    yield "gru_elu", [(6, 3)], LATE, lambda x: layers.GRU(
+        4, activation="elu", return_sequences=True, **plain)(layers.Masking()(x))
+    yield "gru_elu_before", [(5, 3)], 1, one(layers.GRU(4, activation="elu", reset_after=False, **plain))
+    yield "simple_softsign", [(5, 3)], 1, one(layers.SimpleRNN(4, activation="softsign", name="r"))
+    yield "bidirectional_softsign", [(6, 3)], LATE, lambda x: layers.Bidirectional(
+        layers.SimpleRNN(4, activation="softsign", return_sequences=True, name="r"), name="b")(layers.Masking()(x))
     yield "bidirectional_late", [(6, 3), (4,), (4,)], LATE, masked(
         layers.Bidirectional(layers.GRU(4, return_sequences=True, **r), name="b"))
 
