@@ -120,6 +120,9 @@ class Stage {
   // Bytes outside of the budget: tables, tensors that were given, stacks of threads of its own.
   virtual Bytes beside() const { return 0; }
   virtual bool uses_workers() const { return false; }
+  // A hash of what decides elements and no name, signature or option shows: files, constants.
+  virtual uint64_t contents() const { return 0; }
+  virtual bool draws() const { return false; }  // by the pipeline's seed
   // Options in short, for tables: "32, drop_remainder".
   virtual std::string options() const { return ""; }
 
@@ -139,6 +142,13 @@ class Stage {
   bool indexable_ = false;
   std::vector<StageRef> inputs_;
 };
+
+// A stage and all in front of it, sources first.
+std::vector<const Stage*> all_stages(const Stage& root);
+// Of the stages and their signatures: whoever has the same one yields the same elements, if the
+// functions and files are the same. `contents`: of files and constants too, and of the seed only
+// where a stage draws by it.
+uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents = false);
 
 // A number for each (seed, epoch, place), for stages that draw at random.
 uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place);
