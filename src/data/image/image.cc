@@ -8,18 +8,31 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/image/codecs.h"
 
 namespace pl {
 namespace {
 
+// What each kind of file is read by.
+struct Codec {
+  ImageKind kind;
+  ImageSize (*size)(const ImageInput& file);
+  Bytes (*scratch)(const ImageInput& file, ImageSize size);
+  void (*decode)(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
+};
+constexpr Codec kJpeg{ImageKind::jpeg, jpeg_size, jpeg_scratch, decode_jpeg};
+constexpr Codec kPng{ImageKind::png, png_size, png_scratch, decode_png};
+constexpr Codec kBmp{ImageKind::bmp, bmp_size, bmp_scratch, decode_bmp};
+
 // The first bytes decide; names lie.
-ImageKind sniff(const ImageInput& file) {
+const Codec& sniff(const ImageInput& file) {
   unsigned char first[8] = {};
   file.read_some(first, sizeof(first), 0);
-  if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) return ImageKind::jpeg;
-  if (std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return ImageKind::png;
-  refuse_image(file, "expected a JPEG or PNG, whose first bytes tell, received neither");
+  if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) return kJpeg;
+  if (std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return kPng;
+  if (first[0] == 'B' && first[1] == 'M') return kBmp;
+  refuse_image(file, "expected a JPEG, PNG or BMP, whose first bytes tell, received none of them");
 }
 
 // Names in a folder without . and those that begin with one, sorted by bytes.
@@ -43,7 +56,8 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
 bool named_as_image(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png");
+  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png") ||
+         name.ends_with(".bmp");
 }
 
 }  // namespace
@@ -67,14 +81,14 @@ void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& op
 ImageHeader image_header(const std::string& path) {
   const File file = File::open(path);
   const ImageInput input(file);
-  const ImageKind kind = sniff(input);
-  return {kind, kind == ImageKind::jpeg ? jpeg_size(input) : png_size(input)};
+  const Codec& codec = sniff(input);
+  return {codec.kind, codec.size(input)};
 }
 
 Bytes decode_scratch(const std::string& path, ImageSize size) {
   const File file = File::open(path);
   const ImageInput input(file);
-  return sniff(input) == ImageKind::jpeg ? jpeg_scratch(input, size) : png_scratch(input, size);
+  return sniff(input).scratch(input, size);
 }
 
 namespace {
@@ -82,10 +96,7 @@ namespace {
 void decode_input(const ImageInput& input, const DecodeOptions& options, uint8_t* to) {
   if (options.size.height < 1 || options.size.width < 1)
     throw UserError("[image] size: expected a positive height and width");
-  if (sniff(input) == ImageKind::jpeg)
-    decode_jpeg(input, options, to);
-  else
-    decode_png(input, options, to);
+  sniff(input).decode(input, options, to);
 }
 
 }  // namespace
@@ -124,7 +135,7 @@ ImageList list_images(const std::string& folder) {
   }
   if (list.labels.empty())
     throw DataError("[image] " + folder +
-                    ": expected files .jpg, .jpeg or .png in it or in folders of classes, "
+                    ": expected files .jpg, .jpeg, .png or .bmp in it or in folders of classes, "
                     "received none");
   return list;
 }
@@ -155,7 +166,8 @@ Dataset image_dataset_from_directory(const std::string& folder,
        .spec = spec,
        .scratch = options.scratch,
        .beside = list->bytes(),
-       .name = "decode_image"});
+       .name = "decode_image",
+       .key = std::to_string(xxh3(list->folder + "|" + list->names))});
   if (options.ignore_errors) images = images.ignore_errors(true);
   return options.batch_size > 0 ? images.batch(options.batch_size) : images;
 }

@@ -1,6 +1,6 @@
-// Images from files: JPEG and PNG, told apart by their first bytes, decoded row by row into the
-// size that is wanted. Files are hostile: sizes are checked before anything is allocated, and what
-// is wrong is a DataError with the file's name.
+// Images from files: JPEG, PNG and BMP, told apart by their first bytes, decoded row by row into
+// the size that is wanted. Files are hostile: sizes are checked before anything is allocated, and
+// what is wrong is a DataError with the file's name.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct DecodeOptions {
   Bytes scratch = 4 * kMiB;
 };
 
-enum class ImageKind : uint8_t { jpeg, png };
+enum class ImageKind : uint8_t { jpeg, png, bmp };
 struct ImageHeader {
   ImageKind kind;
   ImageSize size;
@@ -70,7 +70,7 @@ Dataset image_dataset_from_directory(const std::string& folder,
 
 // For training runs: a folder of classes, or one with folders train and test (or val) that hold
 // them. Images are decoded when a batch is read, on so many threads.
-bool is_image_folder(const std::string& path);  // rather than one of IDX files
+bool is_image_folder(const std::string& path);  // rather than one of IDX or CIFAR files
 Sources image_sources(const std::string& folder, ImageSize size, int threads);
 
 }  // namespace pl

@@ -64,7 +64,7 @@ Dataset indexed_records(const std::vector<std::string>& files) {
         read_tfrecord(shards->files[static_cast<size_t>(place.file)], place.at, record.data());
         return Element{record};
       },
-      longest));
+      longest, 0, files_identity(files)));
 }
 
 Dataset streamed_records(const std::vector<std::string>& files, const RecordOptions& options) {
@@ -89,7 +89,8 @@ Dataset streamed_records(const std::vector<std::string>& files, const RecordOpti
           return {};
         };
       },
-      bytes_spec("record"), {.max_bytes = options.max_bytes});
+      bytes_spec("record"),
+      {.max_bytes = options.max_bytes, .key = std::to_string(files_identity(files))});
 }
 
 Tensor numbers_of(const Feature* feature, const FieldSpec& spec) {
@@ -244,7 +245,7 @@ Dataset text_line_dataset(const std::vector<std::string>& files, const RecordOpt
           return {};
         };
       },
-      bytes_spec("line"), {.max_bytes = most});
+      bytes_spec("line"), {.max_bytes = most, .key = std::to_string(files_identity(files))});
 }
 
 Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<FieldSpec>& columns,
@@ -286,7 +287,7 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
           return {};
         };
       },
-      ElementSpec{columns});
+      ElementSpec{columns}, {.key = std::to_string(files_identity(files))});
 }
 
 Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std::string>& parts) {
@@ -336,7 +337,7 @@ Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std
         }
         return out;
       },
-      longest));
+      longest, 0, files_identity(files)));
 }
 
 Dataset decode_images(const Dataset& data, const std::string& field, const DecodeOptions& decode,
