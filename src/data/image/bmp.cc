@@ -152,16 +152,17 @@ void decode_bmp(const ImageInput& file, const DecodeOptions& options, uint8_t* t
   const Bytes needed = scratch_of(bmp, options.size);
   check_scratch(file, needed, options);
   const HeapCharge charge(needed, "[image] " + file.path());
-  RowResizer resizer(bmp.size, options.size, options.antialias, to);
+  const ImageRegion part = region_of(file, bmp.size, options);
+  RowResizer resizer(part.size, options.size, options.antialias, to);
   std::vector<uint8_t> row(static_cast<size_t>(bmp.row_bytes)),
       pixels(static_cast<size_t>(bmp.size.width * 4));
-  for (int64_t y = 0; y < bmp.size.height; ++y) {
+  for (int64_t y = part.top; y < part.top + part.size.height; ++y) {
     const int64_t stored = bmp.top_down ? y : bmp.size.height - 1 - y;
     const ByteOffset at = bmp.pixels_at + stored * bmp.row_bytes;
     if (file.read_some(row.data(), bmp.row_bytes, at) != bmp.row_bytes)
       refuse_image(file, "the file ends in the middle");
     unpack_row(bmp, row.data(), pixels.data());
-    resizer.add_row(pixels.data());
+    resizer.add_row(pixels.data() + part.left * 4);
   }
 }
 

@@ -78,6 +78,22 @@ void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& op
                            ", received one that takes " + format_bytes(needed) + "; raise scratch");
 }
 
+ImageRegion region_of(const ImageInput& file, ImageSize image, const DecodeOptions& options) {
+  if (!options.region) return {0, 0, image};
+  const ImageRegion region = options.region(image);
+  const auto inside = [](int64_t at, int64_t size, int64_t all) {
+    return at >= 0 && size >= 1 && size <= all && at <= all - size;
+  };
+  if (!inside(region.top, region.size.height, image.height) ||
+      !inside(region.left, region.size.width, image.width))
+    refuse_image(file, "expected a region within " + std::to_string(image.height) + " x " +
+                           std::to_string(image.width) + ", received " +
+                           std::to_string(region.size.height) + " x " +
+                           std::to_string(region.size.width) + " at row " +
+                           std::to_string(region.top) + ", column " + std::to_string(region.left));
+  return region;
+}
+
 ImageHeader image_header(const std::string& path) {
   const File file = File::open(path);
   const ImageInput input(file);
@@ -100,6 +116,16 @@ void decode_input(const ImageInput& input, const DecodeOptions& options, uint8_t
 }
 
 }  // namespace
+
+DecodeOptions with_random_crop(DecodeOptions decode, const ResizedCropOptions& crop,
+                               uint64_t number) {
+  decode.region = [crop, number](ImageSize image) {
+    Chance chance(number);
+    return random_region(image, chance, crop);
+  };
+  decode.antialias = crop.antialias;
+  return decode;
+}
 
 void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to) {
   const File file = File::open(path);
@@ -154,20 +180,27 @@ Dataset image_dataset_from_directory(const std::string& folder,
       .size = size, .antialias = options.antialias, .scratch = options.scratch};
   const ElementSpec spec{
       {{"x", Dtype::uint8, Shape{size.height, size.width, 3}}, {"y", Dtype::int32, Shape()}}};
-  Dataset images = numbers.map(
-      [list, decode, spec](const Element& in) {
-        const int64_t i = *in[0].data_as<int64_t>();
-        Tensor x(Meta{Dtype::uint8, spec.fields[0].shape}), y(Meta{Dtype::int32, Shape()});
-        decode_image(list->path(i), decode, x.data_as<uint8_t>());
-        *y.data_as<int32_t>() = list->labels[static_cast<size_t>(i)];
-        return Element{x, y};
-      },
-      {.num_parallel_calls = options.num_parallel_calls,
-       .spec = spec,
-       .scratch = options.scratch,
-       .beside = list->bytes(),
-       .name = "decode_image",
-       .key = std::to_string(xxh3(list->folder + "|" + list->names))});
+  const auto read = [list, spec](const Element& in, const DecodeOptions& how) {
+    const int64_t i = *in[0].data_as<int64_t>();
+    Tensor x(Meta{Dtype::uint8, spec.fields[0].shape}), y(Meta{Dtype::int32, Shape()});
+    decode_image(list->path(i), how, x.data_as<uint8_t>());
+    *y.data_as<int32_t>() = list->labels[static_cast<size_t>(i)];
+    return Element{x, y};
+  };
+  const MapOptions map{.num_parallel_calls = options.num_parallel_calls,
+                       .spec = spec,
+                       .scratch = options.scratch,
+                       .beside = list->bytes(),
+                       .name = "decode_image",
+                       .key = std::to_string(xxh3(list->folder + "|" + list->names))};
+  Dataset images =
+      options.random_crop
+          ? numbers.map_random(
+                [read, decode, crop = *options.random_crop](const Element& in, uint64_t number) {
+                  return read(in, with_random_crop(decode, crop, number));
+                },
+                map)
+          : numbers.map([read, decode](const Element& in) { return read(in, decode); }, map);
   if (options.ignore_errors) images = images.ignore_errors(true);
   return options.batch_size > 0 ? images.batch(options.batch_size) : images;
 }

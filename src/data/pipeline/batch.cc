@@ -75,14 +75,35 @@ class Batch final : public Stage {
   }
 
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
-    Stack stack(name_, size_);
     int64_t end = (i + 1) * size_;
     if (input().cardinality() >= 0) end = std::min(end, input().cardinality());
+    if (direct()) return put_rows(run, epoch, i * size_, end);
+    Stack stack(name_, size_);
     for (int64_t k = i * size_; k < end; ++k) stack.add(input().get(run, epoch, k));
     return stack.take();
   }
 
+  // Rows go straight into the batch.
+  bool direct() const { return indexable_ && input().puts() && input().spec().known(); }
+  Element put_rows(Run& run, uint64_t epoch, int64_t begin, int64_t end) const {
+    Element out;
+    std::vector<char*> places;
+    std::vector<Bytes> steps;
+    for (const FieldSpec& field : input().spec().fields) {
+      Tensor& tensor = out.emplace_back(Meta{field.dtype, field.shape.with_front(end - begin)});
+      places.push_back(tensor.data_as<char>());
+      steps.push_back(field.known_bytes());
+    }
+    for (int64_t k = begin; k < end; ++k) {
+      input().put(run, epoch, k, places);
+      for (size_t f = 0; f < places.size(); ++f) places[f] += steps[f];
+    }
+    run.figures(input()).elements += end - begin;
+    return out;
+  }
+
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    if (direct()) return Stage::iterate(run, epoch);
     class Iterate final : public Iterator {
      public:
       Iterate(const Batch& node, Run& run, uint64_t epoch)

@@ -341,7 +341,8 @@ Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std
 }
 
 Dataset decode_images(const Dataset& data, const std::string& field, const DecodeOptions& decode,
-                      const MapOptions& options) {
+                      const MapOptions& options,
+                      const std::optional<ResizedCropOptions>& random_crop) {
   MapOptions map = options;
   if (map.name == "map") map.name = "decode_images";
   ElementSpec spec = data.element_spec();
@@ -360,12 +361,17 @@ Dataset decode_images(const Dataset& data, const std::string& field, const Decod
     const Sizing sizing{.unknown = 1 * kMiB, .cache = 0};
     map.max_bytes = granted(meta.bytes()) + data.stage()->out_bytes(sizing);
   }
-  return data.map(
-      [place, meta, decode](const Element& in) {
-        Element out = in;
-        out[place] = Tensor(meta);
-        decode_image("an image", in[place], decode, out[place].data_as<uint8_t>());
-        return out;
+  const auto read = [place, meta](const Element& in, const DecodeOptions& how) {
+    Element out = in;
+    out[place] = Tensor(meta);
+    decode_image("an image", in[place], how, out[place].data_as<uint8_t>());
+    return out;
+  };
+  if (!random_crop)
+    return data.map([read, decode](const Element& in) { return read(in, decode); }, map);
+  return data.map_random(
+      [read, decode, crop = *random_crop](const Element& in, uint64_t number) {
+        return read(in, with_random_crop(decode, crop, number));
       },
       map);
 }

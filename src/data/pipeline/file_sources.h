@@ -41,9 +41,11 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
 // them are DataError. In any order.
 Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std::string>& parts);
 
-// A field of bytes becomes an image, uint8 (H, W, 3); the others stay.
+// A field of bytes becomes an image, uint8 (H, W, 3); the others stay. `random_crop`: a part of it,
+// another one in each epoch.
 Dataset decode_images(const Dataset& data, const std::string& field, const DecodeOptions& decode,
-                      const MapOptions& options = {});
+                      const MapOptions& options = {},
+                      const std::optional<ResizedCropOptions>& random_crop = {});
 
 // ---- records of one length (array_sources.cc)
 

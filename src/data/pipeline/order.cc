@@ -30,6 +30,11 @@ class Permute final : public Stage {
     const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
     return input().get(run, epoch, order(i));
   }
+  bool puts() const override { return input().puts(); }
+  void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const override {
+    const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
+    input().put(run, epoch, order(i), to);
+  }
 
  private:
   std::optional<uint64_t> seed_;

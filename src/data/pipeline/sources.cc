@@ -34,6 +34,7 @@ class TensorSlices final : public Stage {
     spec_ = std::move(spec);
     cardinality_ = tensors_[0].shape()[0];
     indexable_ = true;
+    for (const FieldSpec& field : spec_.fields) row_bytes_.push_back(field.known_bytes());
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
   Bytes beside() const override {
@@ -47,9 +48,16 @@ class TensorSlices final : public Stage {
     for (const Tensor& tensor : tensors_) out.push_back(row_of(tensor, i));
     return out;
   }
+  bool puts() const override { return true; }
+  void put(Run&, uint64_t, int64_t i, std::span<char* const> to) const override {
+    for (size_t f = 0; f < tensors_.size(); ++f)
+      std::memcpy(to[f], tensors_[f].data_as<char>() + i * row_bytes_[f],
+                  static_cast<size_t>(row_bytes_[f]));
+  }
 
  private:
   Tensors tensors_;
+  std::vector<Bytes> row_bytes_;
 };
 
 class OneElement final : public Stage {

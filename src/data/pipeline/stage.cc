@@ -99,6 +99,10 @@ Element Stage::get(Run&, uint64_t, int64_t) const {
   throw InternalError("[data] " + name_ + ": its elements come one after another");
 }
 
+void Stage::put(Run&, uint64_t, int64_t, std::span<char* const>) const {
+  throw InternalError("[data] " + name_ + ": its elements cannot be written to a place");
+}
+
 IteratorRef Stage::iterate(Run& run, uint64_t epoch) const {
   check(indexable_, "a stage that iterates or can be indexed");
   return std::make_unique<IndexIterator>(*this, run, epoch);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,10 @@ class Stage {
 
   // Element `i` of pass `epoch`, 0 <= i < cardinality. Any thread. Of indexable stages.
   virtual Element get(Run& run, uint64_t epoch, int64_t i) const;
+  // Where an element is a copy of what lies somewhere, it can be written to a place of another's,
+  // such as a row of a batch: one place for each field, whose sizes are known.
+  virtual bool puts() const { return false; }
+  virtual void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const;
   // By default: get() for one index after another.
   virtual IteratorRef iterate(Run& run, uint64_t epoch) const;
 
