@@ -76,5 +76,18 @@ TEST(DataCommand, WritesAPageThatNeedsNoOther) {
   EXPECT_EQ(plimsoll({"data", folder / "a.txt", "--html", "/nowhere/page.html"}).exit, 2);
 }
 
+TEST(DataCommand, ThePlanHasALineForTheData) {
+  const Finished json = plimsoll({"plan", "mnist-cnn", "--data", "fashion-mnist", "--json"});
+  ASSERT_EQ(json.exit, 0) << json.err;
+  const Json plan = parse_json(json.out, "plan");
+  const int64_t held = plan.at("pipeline_bytes", "plan").as_integer("bytes");
+  EXPECT_GT(held, 0);
+  EXPECT_LE(held, plan.at("fixed_bytes", "plan").as_integer("bytes"));
+  const Finished text = plimsoll({"plan", "mnist-cnn", "--data", "fashion-mnist"});
+  EXPECT_NE((text.out + text.err).find("input pipeline"), std::string::npos) << text.err;
+  const Finished none = plimsoll({"plan", "mnist-cnn", "--json"});
+  EXPECT_EQ(parse_json(none.out, "plan").at("pipeline_bytes", "plan").as_integer("bytes"), 0);
+}
+
 }  // namespace
 }  // namespace pl::test

@@ -17,11 +17,16 @@ class Stack {
   Stack(const std::string& stage, int64_t rows) : stage_(stage), rows_(rows) {}
   int64_t count() const { return count_; }
   void add(const Element& element) {
-    if (count_ == 0)
-      for (const Tensor& tensor : element)
+    if (count_ == 0) {
+      row_.clear();
+      out_.reserve(element.size());
+      for (const Tensor& tensor : element) {
+        row_.push_back(tensor.meta());
         out_.emplace_back(Meta{tensor.dtype(), tensor.shape().with_front(rows_)});
+      }
+    }
     for (size_t f = 0; f < element.size(); ++f) {
-      const Meta row{out_[f].dtype(), out_[f].shape().without_front()};
+      const Meta& row = row_[f];
       if (element[f].meta() != row)
         throw DataError("[data] " + stage_ + ": expected elements of one shape, " + row.text() +
                         " as the first of the batch, received " + element[f].meta().text() +
@@ -46,6 +51,7 @@ class Stack {
   const std::string& stage_;
   const int64_t rows_;
   int64_t count_ = 0;
+  Metas row_;  // of the first
   Element out_;
 };
 

@@ -45,6 +45,7 @@ class TensorSlices final : public Stage {
   uint64_t contents() const override { return hash_of(tensors_); }
   Element get(Run&, uint64_t, int64_t i) const override {
     Element out;
+    out.reserve(tensors_.size());
     for (const Tensor& tensor : tensors_) out.push_back(row_of(tensor, i));
     return out;
   }
