@@ -19,6 +19,7 @@ class ImageInput {
   ImageInput(std::string name, const uint8_t* data, Bytes size)
       : name_(std::move(name)), data_(data), size_(size) {}
   const std::string& path() const { return name_; }
+  Bytes size() const { return file_ ? file_->size() : size_; }
   Bytes read_some(void* to, Bytes bytes, ByteOffset at) const {
     if (file_) return file_->read_some(to, bytes, at);
     bytes = std::clamp<Bytes>(size_ - at, 0, bytes);
@@ -35,7 +36,7 @@ class ImageInput {
 
 ImageSize jpeg_size(const ImageInput& file);
 // What decoding to that size takes besides the result.
-Bytes jpeg_scratch(const ImageInput& file, ImageSize size);
+Bytes jpeg_scratch(const ImageInput& file, const DecodeOptions& options);
 void decode_jpeg(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
 ImageSize png_size(const ImageInput& file);
 Bytes png_scratch(const ImageInput& file, ImageSize size);
