@@ -74,7 +74,8 @@ ImageHeader image_header(const std::string& path) {
 Bytes decode_scratch(const std::string& path, ImageSize size) {
   const File file = File::open(path);
   const ImageInput input(file);
-  return sniff(input) == ImageKind::jpeg ? jpeg_scratch(input, {.size = size}) : png_scratch(input, size);
+  return sniff(input) == ImageKind::jpeg ? jpeg_scratch(input, {.size = size})
+                                         : png_scratch(input, size);
 }
 
 namespace {

@@ -238,17 +238,22 @@ TEST(Jpeg, LargeOnesAreScaledWhileTheyAreDecoded) {
 // An eighth of a plain file is the means of its blocks, which are read by code of our own.
 TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
   const Folder folder;
-  const int64_t height = 203, width = 301;
+  const int64_t height = 203, width = 301;  // means 26 x 38, of colours 13 x 19
   struct Case {
     int channels, across, down, restart;
   };
-  for (const Case& c : std::vector<Case>{{3, 2, 2, 0}, {3, 1, 1, 0}, {3, 2, 1, 7}, {3, 1, 2, 1},
-                                         {1, 1, 1, 0}, {1, 2, 2, 5}, {3, 2, 2, 2}}) {
+  for (const Case& c : std::vector<Case>{{3, 2, 2, 0},
+                                         {3, 1, 1, 0},
+                                         {3, 2, 1, 7},
+                                         {3, 1, 2, 1},
+                                         {1, 1, 1, 0},
+                                         {1, 2, 2, 5},
+                                         {3, 2, 2, 2}}) {
     const std::string bytes = jpeg(gradient(height, width, c.channels), height, width, c.channels,
                                    false, c.across, c.down, c.restart);
     write(folder / "a.jpg", bytes);
-    const Pixels got = decode(folder / "a.jpg", 20, 30);
-    const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {20, 30}, true);
+    const Pixels got = decode(folder / "a.jpg", 14, 20);
+    const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {14, 20}, true);
     double sum = 0;
     for (size_t i = 0; i < got.size(); ++i) sum += std::abs(got[i] - wanted[i]);
     EXPECT_LE(largest_difference(got, wanted), 5) << c.channels << c.across << c.down << c.restart;
@@ -256,7 +261,7 @@ TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
     // Whatever is missing at its end is missed.
     for (size_t cut = 3; cut < bytes.size(); cut += bytes.size() / 9) {
       write(folder / "cut.jpg", bytes.substr(0, bytes.size() - cut));
-      EXPECT_NE(message_of([&] { decode(folder / "cut.jpg", 20, 30); }).find("cut.jpg: "),
+      EXPECT_NE(message_of([&] { decode(folder / "cut.jpg", 14, 20); }).find("cut.jpg: "),
                 std::string::npos)
           << cut << " of " << bytes.size();
     }
@@ -270,16 +275,15 @@ TEST(Jpeg, SmallerOnesAreNearWhatTheLibrarySays) {
   const int64_t height = 75, width = 101;
   Pixels rough = gradient(height, width);
   for (size_t i = 0; i < rough.size(); ++i)
-    rough[i] = static_cast<uint8_t>(
-        std::clamp<int>(rough[i] + static_cast<int>((i / 3 * 2654435761u >> 20) % 41) - 20, 0, 255));
+    rough[i] = static_cast<uint8_t>(std::clamp<int>(
+        rough[i] + static_cast<int>((i / 3 * 2654435761u >> 20) % 41) - 20, 0, 255));
   for (const bool progressive : {false, true})
     for (const bool smooth : {true, false}) {
       const std::string bytes =
           jpeg(smooth ? gradient(height, width) : rough, height, width, 3, progressive);
       write(folder / "a.jpg", bytes);
       const Pixels got = decode(folder / "a.jpg", 48, 60);
-      const Pixels wanted =
-          reference_resize(plain_decode(bytes), {height, width}, {48, 60}, true);
+      const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {48, 60}, true);
       double sum = 0;
       for (size_t i = 0; i < got.size(); ++i) sum += std::abs(got[i] - wanted[i]);
       EXPECT_LE(sum / static_cast<double>(got.size()), smooth ? 0.5 : 1.0);
@@ -383,7 +387,7 @@ TEST(Image, MutatedFilesNeverCrash) {
     if (random(4) == 0) bytes.resize(1 + random(bytes.size()));
     write(folder / "x", bytes);
     try {
-      const int64_t size = i % 2 ? 16 : 5;  // all ways of decoding
+      const int64_t size = i % 2 ? 16 : 3;  // all ways of decoding
       decode(folder / "x", size, size);
     } catch (const DataError&) {
       ++refused;

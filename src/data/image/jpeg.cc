@@ -254,8 +254,8 @@ HuffmanCodes codes_of(const JHUFF_TBL& table) {
 
 // The scan where an eighth of the size is wanted of a plain file; all else is the library's.
 std::optional<ScanShape> means_shape(const jpeg_decompress_struct& info) {
-  if (info.scale_num != 1 || info.progressive_mode || info.arith_code ||
-      info.data_precision != 8 || info.comps_in_scan != info.num_components)
+  if (info.scale_num != 1 || info.progressive_mode || info.arith_code || info.data_precision != 8 ||
+      info.comps_in_scan != info.num_components)
     return {};
   const bool one = info.num_components == 1;  // its blocks are the units, whatever the factors
   ScanShape shape;
@@ -292,6 +292,15 @@ std::vector<PlaneShape> means_planes(const jpeg_decompress_struct& info, const S
   return shapes;
 }
 
+// Means of colours that are stored at half size are half as many: nearly as many as the target's
+// pixels are wanted, or it would look coarser than what the library makes.
+bool fine_enough(const std::vector<PlaneShape>& planes, ImageSize wanted) {
+  return !planes.empty() &&
+         std::all_of(planes.begin(), planes.end(), [wanted](const PlaneShape& plane) {
+           return 5 * plane.height >= 4 * wanted.height && 5 * plane.width >= 4 * wanted.width;
+         });
+}
+
 // How an image is decoded, and what that takes.
 struct Way {
   std::optional<ScanShape> means;
@@ -306,7 +315,11 @@ Way way_of(const ImageInput& file, const jpeg_decompress_struct& info, ImageSize
   if (info.jpeg_color_space != JCS_RGB && options.size.height < info.image_height &&
       options.size.width < info.image_width) {
     way.means = means_shape(info);
-    way.planes = way.means ? means_planes(info, *way.means) : plane_shapes(info);
+    if (way.means) way.planes = means_planes(info, *way.means);
+    if (!fine_enough(way.planes, options.size)) {
+      way.means.reset();
+      way.planes = plane_shapes(info);
+    }
   }
   const Bytes bytes = PlaneResizer::bytes(way.planes, options.size, options.antialias);
   if (way.planes.empty() || bytes > kMostPlanes) {

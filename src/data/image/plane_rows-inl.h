@@ -30,9 +30,9 @@ inline int mixed(const MixedColumns& plane, size_t output, size_t row) {
   const MixedColumns::Span span = plane.spans[output];
   int sum = 0;
   for (int32_t k = 0; k < span.count; ++k)
-    sum = saturated(sum + product(plane.columns[static_cast<size_t>(span.first + k) * kPlaneRows +
-                                                row],
-                                  plane.weights[span.at + k]));
+    sum = saturated(sum +
+                    product(plane.columns[static_cast<size_t>(span.first + k) * kPlaneRows + row],
+                            plane.weights[span.at + k]));
   return sum;
 }
 

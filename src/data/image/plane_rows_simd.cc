@@ -82,8 +82,8 @@ void mix_rows_lanes(const MixedRow* rows, size_t width, int16_t* columns) {
         const MixedRow& row = rows[r + i];
         V sum = hn::MulFixedPoint15(hn::LoadU(d, row.rows[0] + x), hn::Set(d, row.weights[0]));
         for (int32_t k = 1; k < row.count; ++k)
-          sum = hn::SaturatedAdd(sum, hn::MulFixedPoint15(hn::LoadU(d, row.rows[k] + x),
-                                                          hn::Set(d, row.weights[k])));
+          sum = hn::SaturatedAdd(
+              sum, hn::MulFixedPoint15(hn::LoadU(d, row.rows[k] + x), hn::Set(d, row.weights[k])));
         v[i] = sum;
       }
       transpose(v);
@@ -139,11 +139,13 @@ HWY_INLINE void color(const MixedColumns* planes, bool grey, size_t output, size
 HWY_INLINE void store_pixels(V rg, V b, uint8_t* const* to, size_t pixels) {
   const D d;
   const hn::Repartition<uint8_t, D> d8;
-  HWY_ALIGN static constexpr uint8_t kPack[32] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13,
-                                                  14, 3, 3, 3, 3, 0, 1, 2, 4, 5, 6,
-                                                  8, 9, 10, 12, 13, 14, 3, 3, 3, 3};
+  HWY_ALIGN static constexpr uint8_t kPack[32] = {0,  1, 2,  4,  5,  6,  8, 9, 10, 12, 13,
+                                                  14, 3, 3,  3,  3,  0,  1, 2, 4,  5,  6,
+                                                  8,  9, 10, 12, 13, 14, 3, 3, 3,  3};
   const auto pack = hn::Load(d8, kPack);
-  const auto four = [&](V v) { return hn::BitCast(d, hn::TableLookupBytes(hn::BitCast(d8, v), pack)); };
+  const auto four = [&](V v) {
+    return hn::BitCast(d, hn::TableLookupBytes(hn::BitCast(d8, v), pack));
+  };
   HWY_ALIGN int16_t low[2 * kBlock], high[2 * kBlock];
   hn::Store(four(hn::InterleaveLower(d, rg, b)), d, low);
   hn::Store(four(hn::InterleaveUpper(d, rg, b)), d, high);
@@ -174,8 +176,7 @@ void squeeze_columns_lanes(const MixedColumns* planes, bool grey, size_t outputs
       for (size_t i = 0; i < kBlock; ++i) {
         uint8_t* places[2] = {nullptr, nullptr};
         for (size_t k = 0; k < hn::Lanes(d) / kBlock; ++k)
-          if (r + k * kBlock + i < rows)
-            places[k] = to + ((r + k * kBlock + i) * outputs + o) * 3;
+          if (r + k * kBlock + i < rows) places[k] = to + ((r + k * kBlock + i) * outputs + o) * 3;
         store_pixels(rg[i], b[i], places, outputs - o);
       }
     }

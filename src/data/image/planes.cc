@@ -26,7 +26,8 @@ PlaneResizer::Taps PlaneResizer::fixed(const FilterTaps& taps) {
     size_t largest = out.weights.size();
     for (int32_t k = 0; k < span.count; ++k) {
       const float weight = taps.weights[static_cast<size_t>(span.at + k)];
-      const auto rounded = std::min<int32_t>(32767, static_cast<int32_t>(std::lround(weight * 32768)));
+      const auto rounded =
+          std::min<int32_t>(32767, static_cast<int32_t>(std::lround(weight * 32768)));
       left -= rounded;
       out.weights.push_back(static_cast<int16_t>(rounded));
       if (rounded > out.weights[largest]) largest = out.weights.size() - 1;
@@ -43,8 +44,8 @@ PlaneResizer::Taps PlaneResizer::fixed(const FilterTaps& taps) {
 int64_t PlaneResizer::held_rows(const PlaneShape& shape, int64_t out, bool antialias) {
   const double scale = shape.rows / static_cast<double>(out);
   const double reach = antialias ? std::max(1.0, scale) : 1.0;
-  const auto window = static_cast<int64_t>(std::ceil(scale * static_cast<double>(kGroup - 1) +
-                                                     2 * reach)) + 2;
+  const auto window =
+      static_cast<int64_t>(std::ceil(scale * static_cast<double>(kGroup - 1) + 2 * reach)) + 2;
   return window + 3 * shape.at_once;
 }
 

@@ -75,8 +75,9 @@ TEST(Planes, AreTheWeightedSumsThenColoured) {
           const double wanted[3] = {l + 1.402 * cr, l - 0.344136 * cb - 0.714136 * cr,
                                     l + 1.772 * cb};
           for (int c = 0; c < 3; ++c)
-            worst = std::max(worst, std::abs(std::clamp(wanted[c], 0.0, 255.0) -
-                                             got[static_cast<size_t>((y * out.width + x) * 3 + c)]));
+            worst =
+                std::max(worst, std::abs(std::clamp(wanted[c], 0.0, 255.0) -
+                                         got[static_cast<size_t>((y * out.width + x) * 3 + c)]));
         }
       EXPECT_LE(worst, 0.6) << out.height << " x " << out.width;
     }
@@ -98,7 +99,7 @@ TEST(Planes, VectorsGiveTheBytesOfSingleNumbers) {
   const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 16; };
   for (auto& row : rows)
     for (size_t x = 0; x < kWidth; ++x) row.push_back(static_cast<int16_t>(values[next() % 7]));
-  const int16_t *all[3] = {rows[0].data(), rows[1].data(), rows[2].data()};
+  const int16_t* all[3] = {rows[0].data(), rows[1].data(), rows[2].data()};
   const int16_t thirds[] = {10922, 10923, 10923}, one[] = {32767}, uneven[] = {32000, 768};
   std::vector<MixedRow> mixed;
   for (size_t r = 0; r < kPlaneRows; ++r)
