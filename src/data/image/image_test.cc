@@ -16,12 +16,15 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/image_files.h"
 
 namespace pl {
 namespace {
 
 namespace fs = std::filesystem;
-using Pixels = std::vector<uint8_t>;  // (height, width, channels)
+using testing::gradient;
+using testing::jpeg;
+using testing::Pixels;
 
 class Folder {
  public:
@@ -40,49 +43,6 @@ class Folder {
 
 void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
-}
-
-// Smooth, and different in every channel and corner.
-Pixels gradient(int64_t height, int64_t width, int64_t channels = 3) {
-  Pixels pixels;
-  for (int64_t y = 0; y < height; ++y)
-    for (int64_t x = 0; x < width; ++x)
-      for (int64_t c = 0; c < channels; ++c)
-        pixels.push_back(static_cast<uint8_t>((c == 0   ? 255 * x / width
-                                               : c == 1 ? 255 * y / height
-                                                        : 255 * (x + y) / (width + height))));
-  return pixels;
-}
-
-std::string jpeg(const Pixels& pixels, int64_t height, int64_t width, int channels = 3,
-                 bool progressive = false, int across = 2, int down = 2, int restart = 0) {
-  jpeg_compress_struct info{};
-  jpeg_error_mgr errors{};
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&info, &out, &size);
-  info.image_height = static_cast<JDIMENSION>(height);
-  info.image_width = static_cast<JDIMENSION>(width);
-  info.input_components = channels;
-  info.in_color_space = channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 95, TRUE);
-  if (progressive) jpeg_simple_progression(&info);
-  info.comp_info[0].h_samp_factor = across;
-  info.comp_info[0].v_samp_factor = down;
-  info.restart_interval = static_cast<unsigned>(restart);
-  jpeg_start_compress(&info, TRUE);
-  for (int64_t y = 0; y < height; ++y) {
-    JSAMPROW row = const_cast<uint8_t*>(pixels.data()) + y * width * channels;
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string bytes(reinterpret_cast<char*>(out), size);
-  free(out);
-  return bytes;
 }
 
 // What libjpeg says at full size.
