@@ -131,7 +131,7 @@ TEST(Region, OfALargePhotographIsScaledWhileItIsDecoded) {
           sum += whole[static_cast<size_t>(
               ((y * 8 + k / 8) * kWhole.width + 32 + x * 8 + k % 8) * 3 + c)];
         EXPECT_NEAR(small[static_cast<size_t>((y * 6 + x) * 3 + c)], static_cast<double>(sum) / 64,
-                    4);
+                    8);
       }
 }
 
