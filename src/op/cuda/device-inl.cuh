@@ -57,6 +57,8 @@ __device__ inline float log_of(float x) { return logf(x); }
 __device__ inline double log_of(double x) { return log(x); }
 __device__ inline float sqrt_of(float x) { return sqrtf(x); }
 __device__ inline double sqrt_of(double x) { return sqrt(x); }
+__device__ inline float rsqrt_of(float x) { return rsqrtf(x); }
+__device__ inline double rsqrt_of(double x) { return 1 / sqrt(x); }
 __device__ inline float tanh_of(float x) { return tanhf(x); }
 __device__ inline double tanh_of(double x) { return tanh(x); }
 __device__ inline float abs_of(float x) { return fabsf(x); }
