@@ -13,8 +13,9 @@ namespace {
 
 class MatmulCuda final : public Kernel {
  public:
-  MatmulCuda(CudaBackend& backend, const PrepareCall& call, const MatmulForm& form)
-      : backend_(backend), form_(form), out_(call.out[0]), fused_(false) {
+  // `onto`: the product is added to a sum, the first operand.
+  MatmulCuda(CudaBackend& backend, const PrepareCall& call, const MatmulForm& form, bool onto)
+      : backend_(backend), form_(form), out_(call.out[0]), onto_(onto), fused_(false) {
     if (form.bias) bias_ = call.in[2].dtype;
     footprint = static_cast<Bytes>(sizeof *this);
   }
@@ -28,7 +29,8 @@ class MatmulCuda final : public Kernel {
                   .transpose_b = form_.transpose_b,
                   .in = in,
                   .out = out_.dtype,
-                  .bias = form_.bias && bias_ == out_.dtype};
+                  .bias = form_.bias && bias_ == out_.dtype,
+                  .onto = onto_};
     product_ = Product::prepare(backend_, p);
     fused_ = p.bias && product_;
     if (!product_ && p.bias) {
@@ -44,11 +46,16 @@ class MatmulCuda final : public Kernel {
 
   void run(void* const* in, void* const* out, void* workspace) override {
     const void* bias = form_.bias ? in[2] : nullptr;
-    if (product_)
-      product_->run(in[0], in[1], out[0], workspace, bias);
-    else if (form_.m * form_.n > 0)
-      cuda_check(cudaMemsetAsync(out[0], 0, static_cast<size_t>(out_.bytes()), backend_.stream()),
+    const auto bytes = static_cast<size_t>(out_.bytes());
+    if (onto_ && in[0] != out[0] && bytes > 0)
+      cuda_check(cudaMemcpyAsync(out[0], in[0], bytes, cudaMemcpyDeviceToDevice,
+                                 backend_.stream()),
                  "matmul");
+    const int first = onto_ ? 1 : 0;
+    if (product_)
+      product_->run(in[first], in[first + 1], out[0], workspace, bias);
+    else if (bytes > 0 && !onto_)
+      cuda_check(cudaMemsetAsync(out[0], 0, bytes, backend_.stream()), "matmul");
     if ((bias && !fused_) || form_.relu)
       launch_bias(backend_, out_.dtype, out[0], bias_, fused_ ? nullptr : bias, form_.m, form_.n,
                   form_.relu);
@@ -59,6 +66,7 @@ class MatmulCuda final : public Kernel {
   MatmulForm form_;
   Meta out_;
   Dtype bias_ = Dtype::float32;
+  bool onto_;
   bool fused_;  // the library adds the bias
   std::unique_ptr<Product> product_;
 };
@@ -123,8 +131,13 @@ class BatchMatmulCuda final : public Kernel {
 
 std::unique_ptr<Kernel> matmul(const PrepareCall& call) {
   auto kernel = std::make_unique<MatmulCuda>(backend_of(call), call,
-                                             matmul_form(call.in, call.attrs));
+                                             matmul_form(call.in, call.attrs), false);
   return kernel->prepare(call.in[0].dtype) ? std::move(kernel) : nullptr;
+}
+std::unique_ptr<Kernel> matmul_accumulate(const PrepareCall& call) {
+  const MatmulForm form = matmul_form({call.in[1], call.in[2]}, call.attrs);
+  auto kernel = std::make_unique<MatmulCuda>(backend_of(call), call, form, true);
+  return kernel->prepare(call.in[1].dtype) ? std::move(kernel) : nullptr;
 }
 
 std::unique_ptr<Kernel> batch_matmul(const PrepareCall& call) {
@@ -142,8 +155,10 @@ constexpr Dim kMostRows = 8192;
 
 class LinearCrossEntropyCuda final : public Kernel {
  public:
-  LinearCrossEntropyCuda(CudaBackend& backend, const PrepareCall& call)
-      : backend_(backend), f_(cpu::linear_cross_entropy_form(call)), dtype_(call.in[0].dtype) {
+  LinearCrossEntropyCuda(CudaBackend& backend, const PrepareCall& call, bool accumulate)
+      : backend_(backend),
+        f_(cpu::linear_cross_entropy_form(call, accumulate)),
+        dtype_(call.in[static_cast<size_t>(f_.first)].dtype) {
     const Bytes row = f_.classes * size_of(dtype_);
     block_ = std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / 128 * 128, 128, kMostRows);
     block_ = std::min(block_, std::max<Dim>(1, f_.rows));
@@ -166,10 +181,11 @@ class LinearCrossEntropyCuda final : public Kernel {
     return true;
   }
 
-  void run(void* const* in, void* const* out, void* workspace) override {
+  void run(void* const* operands, void* const* out, void* workspace) override {
     char* logits = static_cast<char*>(workspace);
     char* scratch = logits + scratch_at_;
-    clear(out);
+    void* const* in = operands + f_.first;
+    start(operands, out);
     for (Dim first = 0; first < f_.rows; first += block_) {
       const Dim count = std::min(block_, f_.rows - first);
       Set& set = count == block_ ? whole_ : rest_;
@@ -187,7 +203,7 @@ class LinearCrossEntropyCuda final : public Kernel {
                         .correct = static_cast<float*>(out[f_.correct]) + first},
                        logits, count, f_.classes);
       if (f_.dw < 0) continue;
-      Product& onto = first == 0 ? *set.first_dw : *set.dw;
+      Product& onto = first == 0 && !f_.accumulate() ? *set.first_dw : *set.dw;
       // dW is h^T x dlogits, or its transpose; h is read before dh may take its place.
       onto.run(f_.transpose_b ? logits : h, f_.transpose_b ? h : logits, out[f_.dw], scratch);
       if (f_.dbias >= 0)
@@ -234,12 +250,18 @@ class LinearCrossEntropyCuda final : public Kernel {
     return set.dh && set.first_dw && set.dw;
   }
 
-  void clear(void* const* out) {
-    if (f_.rows > 0 || f_.dw < 0) return;  // the first block writes
+  // What no block writes first: a sum that is added to, or the gradients of no rows.
+  void start(void* const* in, void* const* out) {
+    if (f_.dw < 0) return;
     const auto size = static_cast<size_t>(size_of(wide(dtype_)));
-    cudaMemsetAsync(out[f_.dw], 0, static_cast<size_t>(f_.classes * f_.inner) * size,
-                    backend_.stream());
-    if (f_.dbias >= 0)
+    const size_t weights = static_cast<size_t>(f_.classes * f_.inner) * size;
+    if (f_.accumulate()) {
+      if (in[0] != out[f_.dw])
+        cudaMemcpyAsync(out[f_.dw], in[0], weights, cudaMemcpyDeviceToDevice, backend_.stream());
+    } else if (f_.rows == 0) {
+      cudaMemsetAsync(out[f_.dw], 0, weights, backend_.stream());
+    }
+    if (f_.rows == 0 && f_.dbias >= 0)
       cudaMemsetAsync(out[f_.dbias], 0, static_cast<size_t>(f_.classes) * size,
                       backend_.stream());
   }
@@ -255,7 +277,11 @@ class LinearCrossEntropyCuda final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> linear_cross_entropy(const PrepareCall& call) {
-  auto kernel = std::make_unique<LinearCrossEntropyCuda>(backend_of(call), call);
+  auto kernel = std::make_unique<LinearCrossEntropyCuda>(backend_of(call), call, false);
+  return kernel->prepare() ? std::move(kernel) : nullptr;
+}
+std::unique_ptr<Kernel> linear_cross_entropy_accumulate(const PrepareCall& call) {
+  auto kernel = std::make_unique<LinearCrossEntropyCuda>(backend_of(call), call, true);
   return kernel->prepare() ? std::move(kernel) : nullptr;
 }
 

@@ -2,6 +2,7 @@
 // chooses what to compute for a whole pack of elements at a time and so costs what memory costs.
 #include "op/cuda/device-inl.cuh"
 #include "op/cuda/kernels.h"
+#include "op/cuda/product.h"
 #include "op/cuda/walk.h"
 #include "op/tile_program.h"
 
@@ -266,7 +267,45 @@ __global__ void transpose_tiles(const T* x, T* y, int64_t rows, int64_t columns,
   }
 }
 
+// The same of a single matrix, with a change of dtype.
+template <class To, class From>
+__global__ void transpose_reals(const From* x, To* y, int64_t rows, int64_t columns) {
+  __shared__ float tile[kTile][kTile + 1];
+  const int64_t across = (rows + kTile - 1) / kTile, down = (columns + kTile - 1) / kTile;
+  for (int64_t t = blockIdx.x; t < across * down; t += gridDim.x) {
+    const int64_t r = t % across * kTile, c = t / across * kTile;
+    __syncthreads();
+    for (int j = threadIdx.y; j < kTile; j += 8)
+      if (c + j < columns && r + threadIdx.x < rows)
+        tile[j][threadIdx.x] = widen(x[(c + j) * rows + r + threadIdx.x]);
+    __syncthreads();
+    for (int j = threadIdx.y; j < kTile; j += 8)
+      if (r + j < rows && c + threadIdx.x < columns)
+        y[(r + j) * columns + c + threadIdx.x] = static_cast<To>(tile[threadIdx.x][j]);
+  }
+}
+
 }  // namespace
+
+void launch_transpose(Backend& backend, Dtype from, const void* x, Dtype to, void* y, Dim rows,
+                      Dim columns) {
+  auto& device = static_cast<CudaBackend&>(backend);
+  const Launch launch{device.stream(), device.multiprocessors()};
+  if (rows * columns == 0) return;
+  const unsigned blocks = launch.blocks(rows * columns, kTile * kTile);
+  auto go = [&]<class To, class From>() {
+    transpose_reals<To, From><<<blocks, dim3(kTile, 8), 0, launch.stream>>>(
+        static_cast<const From*>(x), static_cast<To*>(y), columns, rows);
+  };
+  auto of = [&]<class From>() {
+    if (to == Dtype::bfloat16) return go.template operator()<Bf16, From>();
+    if (to == Dtype::float16) return go.template operator()<Half, From>();
+    go.template operator()<float, From>();
+  };
+  if (from == Dtype::bfloat16) return of.template operator()<Bf16>();
+  if (from == Dtype::float16) return of.template operator()<Half>();
+  of.template operator()<float>();
+}
 
 std::unique_ptr<Kernel> transpose(const PrepareCall& call) {
   const Shape &x = call.in[0].shape, &y = call.out[0].shape;

@@ -44,4 +44,8 @@ void launch_bias_gradient(Backend& backend, Dtype dtype, const void* dy, void* t
                           bool onto, void* workspace);
 Bytes bias_gradient_bytes(const Backend& backend, Dtype dtype, Dim rows, Dim n);
 
+// y (columns, rows) from x (rows, columns), of float32 or 16-bit floats.
+void launch_transpose(Backend& backend, Dtype from, const void* x, Dtype to, void* y, Dim rows,
+                      Dim columns);
+
 }  // namespace pl::cuda
