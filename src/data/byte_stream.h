@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "base/file.h"
+#include "data/inflate.h"
 
 namespace pl {
 
@@ -18,7 +18,7 @@ class ByteStream {
   ~ByteStream();
 
   const std::string& path() const { return file_.path(); }
-  bool compressed() const { return state_ != nullptr; }
+  bool compressed() const { return inflater_ != nullptr; }
   Bytes position() const { return position_; }  // of what is read, inflated
   // The most that may still come: exact for a plain file, a bound for a compressed one.
   Bytes most_left() const;
@@ -30,13 +30,10 @@ class ByteStream {
   void skip(Bytes bytes, const char* what);
 
  private:
-  struct Inflater;
-  Bytes inflate(void* to, Bytes bytes);
-
   File file_;
-  ByteOffset at_ = 0;  // in the file
+  ByteOffset at_ = 0;  // in a plain file
   Bytes position_ = 0;
-  std::unique_ptr<Inflater> state_;
+  std::unique_ptr<Inflater> inflater_;  // null: plain
 };
 
 // The whole of a file, inflated. DataError above `most` bytes.

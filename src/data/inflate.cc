@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/error.h"
@@ -12,64 +13,81 @@ namespace {
 
 constexpr Bytes kPiece = 64 * kKiB;
 
-struct Stream {
-  z_stream state{};
-
-  explicit Stream(Compression compression) {
-    // Negative: bare deflate; above 16: a gzip header.
-    const int window = compression == Compression::gzip ? 16 + MAX_WBITS : -MAX_WBITS;
-    if (inflateInit2(&state, window) != Z_OK)
-      throw BackendError("[data] expected memory for zlib, received a failure of inflateInit2");
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream() { inflateEnd(&state); }
-};
+// What zlib calls it: negative for bare deflate, above 16 for a gzip header.
+int window_of(Compression compression) {
+  if (compression == Compression::deflate) return -MAX_WBITS;
+  return compression == Compression::gzip ? 16 + MAX_WBITS : MAX_WBITS;
+}
 
 }  // namespace
 
+struct Inflater::State {
+  z_stream z{};
+  bool ended = false;
+  std::array<unsigned char, kPiece> in;
+};
+
+Inflater::Inflater(const Section& section, std::string what)
+    : section_(section), what_(std::move(what)), state_(std::make_unique<State>()) {
+  if (inflateInit2(&state_->z, window_of(section.compression)) != Z_OK)
+    throw BackendError("[data] expected memory for zlib, received a failure of inflateInit2");
+}
+
+Inflater::~Inflater() { inflateEnd(&state_->z); }
+
+DataError Inflater::damaged(const std::string& received) const {
+  return DataError("[data] " + what_ + ": expected intact compressed data, received " + received +
+                   "; fetch or make the file again");
+}
+
+Bytes Inflater::read(const File& file, void* to, Bytes bytes) {
+  State& s = *state_;
+  Bytes made = 0;
+  while (made < bytes) {
+    if (s.z.avail_in == 0 && unread() > 0) {
+      const Bytes count = std::min(kPiece, unread());
+      file.pread_exact(s.in.data(), count, section_.offset + consumed_);
+      consumed_ += count;
+      s.z.next_in = s.in.data();
+      s.z.avail_in = static_cast<uInt>(count);
+    }
+    if (s.ended) {
+      if (s.z.avail_in == 0) break;  // the section and the stream end together
+      if (section_.compression != Compression::gzip)
+        throw damaged("bytes after the end of the stream");
+      if (inflateReset(&s.z) != Z_OK) throw damaged("a stream that cannot go on");
+      s.ended = false;
+    }
+    const Bytes room = std::min<Bytes>(bytes - made, 1 << 30);  // zlib counts in 32 bits
+    s.z.next_out = static_cast<unsigned char*>(to) + made;
+    s.z.avail_out = static_cast<uInt>(room);
+    const uInt before = s.z.avail_in;
+    const int status = ::inflate(&s.z, Z_NO_FLUSH);
+    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
+      throw damaged(s.z.msg ? "'" + std::string(s.z.msg) + "'" : "a stream that zlib refuses");
+    const Bytes piece = room - static_cast<Bytes>(s.z.avail_out);
+    made += piece;
+    s.ended = status == Z_STREAM_END;
+    if (piece == 0 && s.z.avail_in == before && !s.ended && unread() == 0)
+      throw damaged("a truncated stream");
+  }
+  return made;
+}
+
 Inflated inflate_section(const File& file, const Section& section, Bytes most,
                          const std::string& what, const PieceCallback& piece) {
-  const auto bad = [&](const std::string& received) {
-    return DataError("[data] " + what + ": expected intact compressed data, received " + received +
-                     "; fetch or make the file again");
-  };
-  Stream stream(section.compression);
-  z_stream& z = stream.state;
-  std::vector<unsigned char> in(kPiece), out(kPiece);
+  Inflater inflater(section, what);
+  std::vector<unsigned char> out(kPiece);
   Inflated result;
-  Bytes consumed = 0;  // of the section, read into `in`
-  int status = Z_OK;
-  while (true) {
-    if (z.avail_in == 0 && consumed < section.bytes) {
-      const Bytes count = std::min(kPiece, section.bytes - consumed);
-      file.pread_exact(in.data(), count, section.offset + consumed);
-      consumed += count;
-      z.next_in = in.data();
-      z.avail_in = static_cast<uInt>(count);
-    }
-    if (status == Z_STREAM_END) {
-      if (z.avail_in == 0) return result;  // the section and the stream end together
-      if (section.compression != Compression::gzip) throw bad("bytes after the end of the stream");
-      if (inflateReset(&z) != Z_OK) throw bad("a stream that cannot go on");
-    }
-    z.next_out = out.data();
-    z.avail_out = static_cast<uInt>(kPiece);
-    const uInt before = z.avail_in;
-    status = ::inflate(&z, Z_NO_FLUSH);
-    const Bytes made = kPiece - static_cast<Bytes>(z.avail_out);
-    if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-      throw bad(z.msg ? "'" + std::string(z.msg) + "'" : "a stream that zlib refuses");
+  while (const Bytes made = inflater.read(file, out.data(), kPiece)) {
     if (made > most - result.bytes)
-      throw bad("more than the " + std::to_string(most) + " bytes that its header says");
-    if (made > 0) {
-      result.crc = static_cast<uint32_t>(::crc32(result.crc, out.data(), static_cast<uInt>(made)));
-      result.bytes += made;
-      if (!piece(out.data(), made)) return result;
-    }
-    const bool stuck = made == 0 && z.avail_in == before && status != Z_STREAM_END;
-    if (stuck && consumed == section.bytes) throw bad("a truncated stream");
+      throw inflater.damaged("more than the " + std::to_string(most) +
+                             " bytes that its header says");
+    result.crc = static_cast<uint32_t>(::crc32(result.crc, out.data(), static_cast<uInt>(made)));
+    result.bytes += made;
+    if (!piece(out.data(), made)) break;
   }
+  return result;
 }
 
 uint32_t crc_of(const File& file, ByteOffset offset, Bytes bytes) {

@@ -100,11 +100,16 @@ void read_tfrecord(const File& file, const RecordPlace& place, void* to) {
                where_at(file.path(), "the record at byte " + std::to_string(place.at)));
 }
 
-void TfRecordSink::write(std::string_view record) {
+RecordFrame record_frame(std::string_view record) {
   const std::string length = raw_bytes(static_cast<uint64_t>(record.size()));
-  put(length + raw_bytes(masked_crc32c(length)));
+  return {length + raw_bytes(masked_crc32c(length)), raw_bytes(masked_crc32c(record))};
+}
+
+void TfRecordSink::write(std::string_view record) {
+  const RecordFrame frame = record_frame(record);
+  put(frame.head);
   put(record);
-  put(raw_bytes(masked_crc32c(record)));
+  put(frame.tail);
 }
 
 namespace {

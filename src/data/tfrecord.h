@@ -45,6 +45,12 @@ void read_tfrecord(const File& file, const RecordPlace& place, void* to);
 
 enum class RecordCompression : uint8_t { none, gzip };
 
+// What stands before and behind a record in a file.
+struct RecordFrame {
+  std::string head, tail;
+};
+RecordFrame record_frame(std::string_view record);
+
 // Where the callback below puts its records.
 class TfRecordSink {
  public:

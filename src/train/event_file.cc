@@ -8,9 +8,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/wire.h"
+#include "data/tfrecord.h"
 
 namespace pl {
 namespace {
@@ -82,9 +82,8 @@ void EventFile::value(std::string_view tag, std::string_view plugin, const std::
 }
 
 void EventFile::record(const std::string& message) {
-  const std::string length = raw_bytes(static_cast<uint64_t>(message.size()));
-  file_.write(length + raw_bytes(masked_crc32c(length)) + message +
-              raw_bytes(masked_crc32c(message)));
+  const RecordFrame frame = record_frame(message);
+  file_.write(frame.head + message + frame.tail);
 }
 
 }  // namespace pl

@@ -8,8 +8,6 @@
 namespace pl {
 namespace {
 
-double triangle(double x) { return std::max(0.0, 1 - std::fabs(x)); }
-
 // Keys's with a = -1/2.
 double cubic(double x) {
   x = std::fabs(x);
@@ -18,13 +16,14 @@ double cubic(double x) {
 }
 
 FilterTaps taps_of(int64_t in, int64_t out, ResizeMethod method, bool antialias) {
+  if (method == ResizeMethod::bilinear) return triangle_taps(in, out, antialias);
+  const bool area = method == ResizeMethod::area;
   FilterTaps taps;
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double stretch = antialias ? std::max(scale, 1.0) : 1.0;
-  const double radius = (method == ResizeMethod::bicubic ? 2 : 1) * stretch;
+  const double radius = 2 * stretch;
   for (int64_t o = 0; o < out; ++o) {
     const double begin = static_cast<double>(o) * scale, centre = begin + scale / 2;
-    const bool area = method == ResizeMethod::area;
     const double low = area ? begin : centre - radius - 0.5;
     const double high = area ? begin + scale : centre + radius + 0.5;
     const auto first = std::clamp(static_cast<int64_t>(std::floor(low)), int64_t{0}, in - 1);
@@ -36,9 +35,7 @@ FilterTaps taps_of(int64_t in, int64_t out, ResizeMethod method, bool antialias)
       const auto at = static_cast<double>(i);
       const double x = (at + 0.5 - centre) / stretch;
       const double overlap = std::min(at + 1, begin + scale) - std::max(at, begin);
-      const double weight = area                              ? std::max(0.0, overlap)
-                            : method == ResizeMethod::bicubic ? cubic(x)
-                                                              : triangle(x);
+      const double weight = area ? std::max(0.0, overlap) : cubic(x);
       taps.weights.push_back(static_cast<float>(weight));
       sum += weight;
     }
