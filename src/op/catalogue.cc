@@ -29,6 +29,7 @@
 #include "op/log_softmax.h"
 #include "op/lstm.h"
 #include "op/matmul.h"
+#include "op/matmul_accumulate.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
@@ -60,6 +61,7 @@ namespace pl {
 std::span<const Op* const> catalogue() {
   static constexpr const Op* kOps[] = {
       &kMatmul,
+      &kMatmulAccumulate,
       &kBatchMatmul,
       &kAttention,
       &kAttentionGradient,
@@ -109,6 +111,7 @@ std::span<const Op* const> catalogue() {
       &kSoftmaxCrossEntropy,
       &kSoftmaxCrossEntropyGradient,
       &kLinearCrossEntropy,
+      &kLinearCrossEntropyAccumulate,
       &kLstm,
       &kLstmGradient,
       &kGru,
@@ -166,6 +169,7 @@ std::span<const Op* const> catalogue() {
       &kEmbedding,
       &kEmbeddingGradient,
       &kEmbeddingGradientOnto,
+      &kEmbeddingGradientAccumulate,
       &kConcatenate,
       &kSlice,
       &kSliceGradient,

@@ -46,7 +46,7 @@ Metas gradient_infer(const Metas& in, const Attrs& attrs) {
 }
 
 Metas onto_infer(const Metas& in, const Attrs& attrs) {
-  constexpr const char* op = "embedding_gradient_onto";
+  constexpr const char* op = "embedding_gradient_onto";  // or accumulate
   expect_operands(op, 3, 3, in, attrs);
   Metas out = sums(op, in[1], in[2], in, attrs);
   if (in[0] != out[0]) reject(op, "a table (V, D) of the result's dtype first", in, attrs);
@@ -175,6 +175,18 @@ const Op kEmbeddingGradientOnto{
     .in_place = kOntoInPlace,
     .rows = onto_rows,
     .additive = true,
+    .variants = kGradientVariants,
+    .cost = gradient_cost,
+    .samples = onto_samples,
+};
+
+const Op kEmbeddingGradientAccumulate{
+    .name = "embedding_gradient_accumulate",
+    .summary = "adds embedding_gradient to a running sum",
+    .infer = onto_infer,
+    .next_version = kOntoInPlace,
+    .rows = rows_none,
+    .effects = {.writes_state = true},
     .variants = kGradientVariants,
     .cost = gradient_cost,
     .samples = onto_samples,

@@ -12,6 +12,7 @@ namespace pl {
 extern const Op kEmbedding;
 extern const Op kEmbeddingGradient;
 extern const Op kEmbeddingGradientOnto;
+extern const Op kEmbeddingGradientAccumulate;  // onto a running sum, whose next version it is
 
 // table (V, D), indices int32 of any shape S. Result (S..., D).
 Tensor embedding(const Tensor& table, const Tensor& indices);

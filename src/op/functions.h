@@ -31,6 +31,7 @@
 #include "op/log_softmax.h"
 #include "op/lstm.h"
 #include "op/matmul.h"
+#include "op/matmul_accumulate.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"

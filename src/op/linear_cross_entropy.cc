@@ -130,6 +130,39 @@ std::vector<Sample> samples() {
   return list;
 }
 
+// Operands of the op without a sum.
+Metas behind_sum(const Metas& in) { return {in.begin() + 1, in.end()}; }
+
+Metas accumulate_infer(const Metas& in, const Attrs& attrs) {
+  constexpr const char* name = "linear_cross_entropy_accumulate";
+  if (in.empty() || !attrs.integer("gradients", 0))
+    reject(name, "a sum first, and gradients", in, attrs);
+  Metas out = infer(behind_sum(in), attrs);
+  if (in[0] != out[2]) reject(name, "a sum that looks like dw first", in, attrs);
+  return out;
+}
+
+Cost accumulate_cost(const Metas& in, const Metas& out, const Attrs& attrs) {
+  return cost(behind_sum(in), out, attrs);
+}
+
+std::vector<Sample> accumulate_samples() {
+  std::vector<Sample> list;
+  for (Sample& sample : samples()) {
+    if (!sample.attrs.integer("gradients", 0)) continue;
+    sample.in.insert(sample.in.begin(), {sample.in[1].meta});
+    list.push_back(std::move(sample));
+  }
+  return list;
+}
+
+constexpr Variant kAccumulateVariants[] = {
+    {"onednn", DeviceKind::cpu, cpu::linear_cross_entropy_accumulate_onednn},
+    {"reference", DeviceKind::cpu, cpu::linear_cross_entropy_accumulate_reference},
+};
+constexpr InOut kAccumulateInPlace[] = {{1, 1}};
+constexpr InOut kNextVersion[] = {{0, 2}};
+
 constexpr Variant kVariants[] = {
     {"onednn", DeviceKind::cpu, cpu::linear_cross_entropy_onednn},
     {"reference", DeviceKind::cpu, cpu::linear_cross_entropy_reference},
@@ -153,6 +186,19 @@ const Op kLinearCrossEntropy{
     .variants = kVariants,
     .cost = cost,
     .samples = samples,
+};
+
+const Op kLinearCrossEntropyAccumulate{
+    .name = "linear_cross_entropy_accumulate",
+    .summary = "linear_cross_entropy whose gradient of w is added to a running sum",
+    .infer = accumulate_infer,
+    .in_place = kAccumulateInPlace,
+    .next_version = kNextVersion,
+    .rows = rows_none,
+    .effects = {.writes_state = true},
+    .variants = kAccumulateVariants,
+    .cost = accumulate_cost,
+    .samples = accumulate_samples,
 };
 
 LinearCrossEntropyResult linear_cross_entropy(const Tensor& h, const Tensor& w,
@@ -180,12 +226,14 @@ LinearCrossEntropyResult linear_cross_entropy(const Tensor& h, const Tensor& w,
 
 namespace cpu {
 
-LinearCrossEntropyForm linear_cross_entropy_form(const PrepareCall& call) {
+LinearCrossEntropyForm linear_cross_entropy_form(const PrepareCall& call, bool accumulate) {
   LinearCrossEntropyForm form{};
+  form.first = accumulate;
+  const Meta* in = call.in.data() + form.first;
   form.transpose_b = call.attrs.integer("transpose_b", 0);
-  form.inner = call.in[0].shape.back();
-  form.classes = call.in[1].shape[form.transpose_b ? 0 : 1];
-  form.rows = call.in[2].elements();
+  form.inner = in[0].shape.back();
+  form.classes = in[1].shape[form.transpose_b ? 0 : 1];
+  form.rows = in[2].elements();
   form.block = block_rows(form.classes);
   form.piece = piece_classes(form.classes);
   form.bias = form.dloss = form.dh = form.dw = form.dbias = -1;

@@ -8,6 +8,8 @@
 namespace pl {
 
 extern const Op kLinearCrossEntropy;
+// With gradients: dw is added to a running sum, the first operand, whose next version it is.
+extern const Op kLinearCrossEntropyAccumulate;
 
 struct LinearCrossEntropyResult {
   Tensor loss;     // as the labels; NaN for a label outside [0, C)
@@ -32,13 +34,18 @@ struct LinearCrossEntropyForm {
   Dim block;  // rows worked on at a time
   Dim piece;  // classes multiplied at a time
   bool transpose_b;
+  int first = 0;  // operands before h, from where the rest counts: 1 with a sum for dw
+  bool accumulate() const { return first > 0; }
   int bias = -1, dloss = -1;                      // operands, behind h, w and labels
   int dh = -1, dw = -1, dbias = -1, correct = 1;  // outputs, behind loss
 };
-LinearCrossEntropyForm linear_cross_entropy_form(const PrepareCall&);
+// `accumulate`: of the op with a sum.
+LinearCrossEntropyForm linear_cross_entropy_form(const PrepareCall&, bool accumulate = false);
 
 std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall&);
 std::unique_ptr<Kernel> linear_cross_entropy_reference(const PrepareCall&);
+std::unique_ptr<Kernel> linear_cross_entropy_accumulate_onednn(const PrepareCall&);
+std::unique_ptr<Kernel> linear_cross_entropy_accumulate_reference(const PrepareCall&);
 }  // namespace cpu
 
 }  // namespace pl

@@ -18,11 +18,12 @@ class Reference {
  public:
   Reference(const Form& form, void* const* in, void* const* out, void* workspace)
       : f_(form),
-        h_(static_cast<const T*>(in[0])),
-        w_(static_cast<const T*>(in[1])),
-        labels_(static_cast<const int32_t*>(in[2])),
-        bias_(f_.bias < 0 ? nullptr : static_cast<const T*>(in[f_.bias])),
-        dloss_(f_.dloss < 0 ? nullptr : static_cast<const T*>(in[f_.dloss])),
+        sum_(in[0]),
+        h_(static_cast<const T*>(in[f_.first])),
+        w_(static_cast<const T*>(in[f_.first + 1])),
+        labels_(static_cast<const int32_t*>(in[f_.first + 2])),
+        bias_(f_.bias < 0 ? nullptr : static_cast<const T*>(in[f_.first + f_.bias])),
+        dloss_(f_.dloss < 0 ? nullptr : static_cast<const T*>(in[f_.first + f_.dloss])),
         loss_(static_cast<T*>(out[0])),
         dh_(f_.dh < 0 ? nullptr : static_cast<T*>(out[f_.dh])),
         dw_(f_.dw < 0 ? nullptr : static_cast<T*>(out[f_.dw])),
@@ -32,7 +33,10 @@ class Reference {
 
   void run(int threads) {
     const Dim n = f_.classes, weights = n * f_.inner;
-    if (dw_) std::fill(dw_, dw_ + weights, T(0));
+    if (f_.accumulate())
+      start_from(sum_, dw_, weights * static_cast<Bytes>(sizeof(T)));
+    else if (dw_)
+      std::fill(dw_, dw_ + weights, T(0));
     if (dbias_) std::fill(dbias_, dbias_ + n, T(0));
     for (Dim first = 0; first < f_.rows; first += f_.block) {
       const Dim count = std::min(f_.block, f_.rows - first);
@@ -120,6 +124,7 @@ class Reference {
   }
 
   const Form& f_;
+  const void* sum_;
   const T *h_, *w_;
   const int32_t* labels_;
   const T *bias_, *dloss_;
@@ -128,12 +133,9 @@ class Reference {
   T* block_;
 };
 
-}  // namespace
-
-std::unique_ptr<Kernel> linear_cross_entropy_reference(const PrepareCall& call) {
-  const Form form = linear_cross_entropy_form(call);
+std::unique_ptr<Kernel> reference(const PrepareCall& call, const Form& form) {
   const int threads = call.backend.threads();
-  return dispatch_float(call.in[0].dtype, [&]<class T>() {
+  return dispatch_float(call.in[static_cast<size_t>(form.first)].dtype, [&]<class T>() {
     auto kernel = make_kernel(
         [form, threads](void* const* in, void* const* out, void* workspace) {
           Reference<T>(form, in, out, workspace).run(threads);
@@ -142,6 +144,16 @@ std::unique_ptr<Kernel> linear_cross_entropy_reference(const PrepareCall& call) 
     kernel->key = "rows" + std::to_string(form.block);
     return kernel;
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> linear_cross_entropy_reference(const PrepareCall& call) {
+  return reference(call, linear_cross_entropy_form(call));
+}
+
+std::unique_ptr<Kernel> linear_cross_entropy_accumulate_reference(const PrepareCall& call) {
+  return reference(call, linear_cross_entropy_form(call, true));
 }
 
 }  // namespace pl::cpu

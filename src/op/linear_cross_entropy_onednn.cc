@@ -34,7 +34,7 @@ struct Products {
                           : Operand{f.inner, classes, f.classes, 1, type};  // (D, classes)
     if (!logits.prepare(backend, h, w, scores, f.bias >= 0, false)) return false;
     if (f.dloss < 0) return true;
-    const bool add_dw = f.rows > f.block, add_dh = f.classes > f.piece;
+    const bool add_dw = f.accumulate() || f.rows > f.block, add_dh = f.classes > f.piece;
     const bool has_dw =
         f.transpose_b
             ? dw.prepare(backend, block.transposed(), h, w.transposed().as(dnnl_f32), false, add_dw)
@@ -92,10 +92,14 @@ class BlockedHead final : public Kernel {
 
   void run(void* const* in, void* const* out, void* workspace) override {
     char* base = static_cast<char*>(workspace);
+    const Dim weights = f_.classes * f_.inner;
+    if (f_.accumulate())
+      start_from(in[0], out[f_.dw], weights * static_cast<Bytes>(sizeof(float)));
+    else if (f_.dw >= 0 && f_.rows > f_.block)
+      clear(static_cast<float*>(out[f_.dw]), weights);
+    in += f_.first;
     double* sums = reinterpret_cast<double*>(base + sums_at_);
     if (f_.dbias >= 0) std::fill(sums, sums + f_.classes, 0.0);
-    if (f_.dw >= 0 && f_.rows > f_.block)
-      clear(static_cast<float*>(out[f_.dw]), f_.classes * f_.inner);
     for (Dim first = 0; first < f_.rows; first += f_.block)
       run_block({first, std::min(f_.block, f_.rows - first), in, out, base});
     if (f_.dbias < 0) return;
@@ -257,11 +261,9 @@ class BlockedHead final : public Kernel {
   Bytes sums_at_ = 0, rounded_at_ = 0, dh_at_ = 0, scratch_at_ = 0;
 };
 
-}  // namespace
-
-std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall& call) {
-  const Form f = linear_cross_entropy_form(call);
-  if (!onednn_multiplies(call.in[0].dtype) || f.rows == 0) return nullptr;
+std::unique_ptr<Kernel> blocked_head(const PrepareCall& call, const Form& f) {
+  const Dtype dtype = call.in[static_cast<size_t>(f.first)].dtype;
+  if (!onednn_multiplies(dtype) || f.rows == 0) return nullptr;
   // The library's generators count in 32 bits.
   if (std::max({f.rows, f.classes, f.inner}) > std::numeric_limits<int32_t>::max()) return nullptr;
   auto& backend = static_cast<CpuBackend&>(call.backend);
@@ -269,10 +271,20 @@ std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall& call) {
   for (Dim rows : cuts(f.rows, f.block))
     for (Dim classes : cuts(f.classes, f.piece)) {
       products.push_back({.rows = rows, .classes = classes});
-      if (!products.back().prepare(backend, f, onednn_type(call.in[0].dtype))) return nullptr;
+      if (!products.back().prepare(backend, f, onednn_type(dtype))) return nullptr;
     }
   return std::make_unique<BlockedHead>(f, std::move(products), call.backend.threads(),
-                                       call.in[0].dtype == Dtype::bfloat16);
+                                       dtype == Dtype::bfloat16);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> linear_cross_entropy_onednn(const PrepareCall& call) {
+  return blocked_head(call, linear_cross_entropy_form(call));
+}
+
+std::unique_ptr<Kernel> linear_cross_entropy_accumulate_onednn(const PrepareCall& call) {
+  return blocked_head(call, linear_cross_entropy_form(call, true));
 }
 
 }  // namespace pl::cpu

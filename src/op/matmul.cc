@@ -159,15 +159,19 @@ const Op kMatmul{
     .samples = samples,
 };
 
-Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, const Tensor& bias) {
+Attrs matmul_attrs(const MatmulOptions& options, Dtype operands) {
   Attrs attrs;
   if (options.transpose_a) attrs.set("transpose_a", int64_t{1});
   if (options.transpose_b) attrs.set("transpose_b", int64_t{1});
-  const bool wider = options.dtype && *options.dtype != a.dtype();
+  const bool wider = options.dtype && *options.dtype != operands;
   if (wider) attrs.set("dtype", std::string(name_of(*options.dtype)));
+  return attrs;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, const Tensor& bias) {
   Tensors in{a, b};
   if (bias.defined()) in.push_back(bias);
-  return apply(kMatmul, std::move(in), std::move(attrs))[0];
+  return apply(kMatmul, std::move(in), matmul_attrs(options, a.dtype()))[0];
 }
 
 }  // namespace pl

@@ -28,6 +28,7 @@ struct MatmulForm {
   bool transpose_a, transpose_b, bias, relu;
 };
 MatmulForm matmul_form(const Metas& in, const Attrs& attrs);
+Attrs matmul_attrs(const MatmulOptions& options, Dtype operands);
 
 namespace cpu {
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall&);

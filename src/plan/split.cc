@@ -141,6 +141,8 @@ class BatchSplitter final : public Splitter {
     copy.attrs.set("shape", std::move(shape));
   }
 
+  bool adds_in_place() const override { return true; }
+
   void finish(Loop& loop) const override { loop.samples = batch_ / trips_; }
 
   std::vector<size_t> hoisted_;  // nodes whose sums are taken before the loop

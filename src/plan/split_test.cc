@@ -44,11 +44,10 @@ TEST(Split, SumsGoBehindTheLoopAndRowsAreStacked) {
   EXPECT_EQ(loop.samples, 2);
   EXPECT_EQ(print(loop.body),
             "variable  float32 (4, 4) activations %1 -> %1\n"
-            "variable  float32 (4, 4) activations %4 -> %5\n"
+            "variable  float32 (4, 4) activations %4 -> %3\n"
             "input x float32 (2, 4) %0\n"
             "%2 = matmul(%0, %1) : float32 (2, 4)\n"
-            "%3 = matmul(%0, %2) {transpose_a=1} : float32 (4, 4)\n"
-            "%5 = accumulate(%4, %3) : float32 (4, 4)\n"
+            "%3 = matmul_accumulate(%4, %0, %2) {transpose_a=1} : float32 (4, 4)\n"
             "keep y %2\n");
 }
 

@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 #include "op/accumulate.h"
+#include "op/embedding.h"
+#include "op/linear_cross_entropy.h"
+#include "op/matmul_accumulate.h"
 #include "op/step_params.h"
 
 namespace pl {
@@ -135,7 +138,75 @@ void Splitter::copy_to_body(const Node& node) {
 
 // The sum lives outside; the term dies as soon as it is added.
 void Splitter::accumulate(ValueId id) {
-  if (wanted_outside(id)) collect(id, {.op = kAccumulate.name});
+  if (!wanted_outside(id) || accumulate_in_place(id)) return;
+  collect(id, {.op = kAccumulate.name});
+}
+
+namespace {
+
+// The op that adds output `out` of a node to a sum, its first operand; null: there is none.
+const Op* adding_op(const Node& node, ValueId out) {
+  const auto at = std::find(node.out.begin(), node.out.end(), out) - node.out.begin();
+  if (node.op == kMatmul.name && node.in.size() == 2 &&
+      node.attrs.text("activation", "none") == "none")
+    return &kMatmulAccumulate;
+  if (node.op == kEmbeddingGradient.name) return &kEmbeddingGradientAccumulate;
+  if (node.op == kLinearCrossEntropy.name && at == 2) return &kLinearCrossEntropyAccumulate;
+  return nullptr;
+}
+
+}  // namespace
+
+// Nothing in the body reads it but `reader`, and no kept value is made of it.
+bool Splitter::only_reader(ValueId id, const Node* reader) const {
+  if (std::find(whole_.keep.begin(), whole_.keep.end(), id) != whole_.keep.end()) return false;
+  for (size_t n = 0; n < whole_.nodes.size(); ++n) {
+    const Node& node = whole_.nodes[n];
+    if (node_part_[n] != Part::after && &node != reader &&
+        std::find(node.in.begin(), node.in.end(), id) != node.in.end())
+      return false;
+  }
+  return true;
+}
+
+// Where the node that made the term can add it to the sum itself, the term has no bytes of its own:
+// the node's output becomes the sum's next version. A second gradient that was made onto a first
+// one (a tied head) follows it into the sum.
+bool Splitter::accumulate_in_place(ValueId id) {
+  if (!adds_in_place() || !only_reader(id, nullptr)) return false;
+  Graph& body = loop_.body;
+  std::vector<ValueId> chain{id};  // of the whole step; the first is added first
+  const Node* maker = &whole_.nodes[index(whole_.values[index(id)].producer)];
+  if (maker->op == kEmbeddingGradientOnto.name) {
+    const ValueId first = maker->in[0];
+    if (whole_.values[index(first)].producer < 0 || is_outside(first) ||
+        !only_reader(first, maker) || wanted_outside(first))
+      return false;
+    chain.insert(chain.begin(), first);
+    maker = &whole_.nodes[index(whole_.values[index(first)].producer)];
+  }
+  const Op* op = adding_op(*maker, chain[0]);
+  if (!op) return false;
+  const Value& value = whole_.values[index(id)];
+  ValueId sum = body_variable(value.path, value.meta, value.category);
+  const VariableId variable = body.values[index(sum)].variable;
+  for (size_t i = 0; i < chain.size(); ++i) {
+    Value& next = body.values[index(in_body_[index(chain[i])])];
+    Node& node = body.nodes[index(next.producer)];
+    if (i == 0) {
+      node.op = op->name;
+      node.in.insert(node.in.begin(), sum);
+    } else {
+      node.op = kEmbeddingGradientAccumulate.name;
+    }
+    next.variable = variable;
+    next.version = static_cast<int>(i) + 1;
+    next.category = value.category;
+    sum = in_body_[index(chain[i])];
+  }
+  body.variables[index(variable)].last = sum;
+  loop_.accumulated.push_back({sum, add_outside(id)});
+  return true;
 }
 
 void Splitter::collect(ValueId id, Node add) {

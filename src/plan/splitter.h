@@ -47,6 +47,8 @@ class Splitter {
   // Hands a term of the body to a node `add`, whose operands are a variable that lives outside and
   // starts at zero, the term, and those in `add`; the variable's last version is the whole's `id`.
   void collect(ValueId id, Node add);
+  // Whether sums may be made where they live, by ops that add to them; else by `accumulate` alone.
+  virtual bool adds_in_place() const { return false; }
   bool is_outside(ValueId id) const { return outside_[index(id)] >= 0; }
   void stack(ValueId id);
 
@@ -58,6 +60,8 @@ class Splitter {
   ValueId body_variable(const std::string& path, const Meta& meta, Category category);
   void copy_to_body(const Node& node);
   void accumulate(ValueId id);
+  bool accumulate_in_place(ValueId id);
+  bool only_reader(ValueId id, const Node* reader) const;
   bool wanted_outside(ValueId id) const;
   void close_loop();
 

@@ -270,6 +270,12 @@ def linear_cross_entropy(attrs, h, w, labels, *rest):
     return tuple(out + [argmax(x) == labels])
 
 
+def linear_cross_entropy_accumulate(attrs, total, *operands):
+    out = list(linear_cross_entropy(attrs, *operands))
+    out[2] = total + out[2]
+    return tuple(out)
+
+
 # ---- transformers
 
 
@@ -945,6 +951,9 @@ OPS = {
     "constrain": constrain,
     "add": lambda a, x, y: x + y,
     "accumulate": lambda a, total, term: total + term,
+    "matmul_accumulate": lambda attrs, total, a, b: total + matmul(attrs, a, b),
+    "embedding_gradient_accumulate": lambda a, total, indices, dy: embedding_gradient(a, indices, dy, total),
+    "linear_cross_entropy_accumulate": linear_cross_entropy_accumulate,
     "assign": lambda a, variable, value: value,
     "own_rows": own_rows,
     "place_rows": place_rows,
