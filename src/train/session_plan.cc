@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "model/layer_context.h"
-#include "op/cuda_catalogue.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
 #include "plan/split.h"
@@ -206,23 +205,10 @@ void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled)
   mark_remat(graph, names);
 }
 
-// Passes that make ops of their own, and such an op. They run where it has a kernel.
-constexpr std::pair<const char*, const char*> kPassOps[] = {
-    {"loss-head", "linear_cross_entropy"},          {"relu-bits", "relu_bits"},
-    {"batch-norm", "batch_norm_add_relu_gradient"}, {"fuse-conv-pool", "conv2d_pool"},
-    {"gradient-onto", "embedding_gradient_onto"},   {"fuse-pointwise", "fused_pointwise"},
-};
-
+// On a GPU cuDNN's convolutions gain more than fusing them with what follows does.
 std::set<std::string> passes_off(const Backend& backend) {
-  std::set<std::string> off;
-  if (backend.device().kind != DeviceKind::cuda) return off;
-  for (const auto& [pass, op] : kPassOps) {
-    const auto list = cuda_variants();
-    if (std::none_of(list.begin(), list.end(),
-                     [&](const CudaVariant& entry) { return entry.op == find_op(op); }))
-      off.insert(pass);
-  }
-  return off;
+  if (backend.device().kind == DeviceKind::cuda) return {"fuse-conv-pool"};
+  return {};
 }
 
 // Runs all passes; answers how many nodes became part of others.
