@@ -99,6 +99,8 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   report.device = options.device;
   report.deterministic = options.deterministic;
   report.budget = options.memory;
+  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
+    if (source) report.pipeline += source->resident_bytes();
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
