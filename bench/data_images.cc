@@ -1,8 +1,8 @@
 // Images a second from a folder to batches, and the memory that takes:
 //   data_images FOLDER [MEMORY [THREADS [EPOCHS [SIZE [shuffle]]]]]
-// Then the bare rate of the same decoder and resize, without a pipeline, on as many threads, and that
-// of libjpeg decoding to RGB at full size with a resize behind it, from memory. One line of JSON.
-// jpeglib.h wants FILE to be known.
+// Then the bare rate of the same decoder and resize, without a pipeline, on as many threads, and
+// that of libjpeg decoding to RGB at full size with a resize behind it, from memory. One line of
+// JSON. jpeglib.h wants FILE to be known.
 #include <cstdio>
 
 #include <jpeglib.h>
