@@ -1,8 +1,8 @@
 // What pipelines hold, seen from outside. One line of JSON.
 //   data_memory images FOLDER MEMORY PARALLEL SHUFFLE PREFETCH [limited] [slow]
-//     a folder to batches of 32 of 224 x 224; -1 is AUTOTUNE; SHUFFLE: its buffer, 0 for none, asked
-//     for behind the decoding. "limited": with RLIMIT_DATA of what is used before, MEMORY and 3 MiB;
-//     "slow": a consumer that waits, so that all that may be made ahead is.
+//     a folder to batches of 32 of 224 x 224; -1 is AUTOTUNE; SHUFFLE: its buffer, 0 for none,
+//     asked for behind the decoding. "limited": with RLIMIT_DATA of what is used before, MEMORY and
+//     3 MiB; "slow": a consumer that waits, so that all that may be made ahead is.
 //   data_memory shuffle COUNT      so many int64 in memory, shuffled with a buffer of all of them
 //   data_memory epochs FOLDER COUNT  resident growth between epoch 20 and epoch 20 + COUNT
 #include <sys/resource.h>

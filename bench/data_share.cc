@@ -64,7 +64,8 @@ int run(int argc, char** argv) {
   Tensor x({Dtype::float32, {kBatch * steps, 28, 28, 1}}), y({Dtype::int32, {kBatch * steps}});
   for (int64_t i = 0; i < x.shape().elements(); ++i)
     x.data_as<float>()[i] = static_cast<float>(i * 7919 % 256) / 255;
-  for (int64_t i = 0; i < kBatch * steps; ++i) y.data_as<int32_t>()[i] = static_cast<int32_t>(i % 10);
+  for (int64_t i = 0; i < kBatch * steps; ++i)
+    y.data_as<int32_t>()[i] = static_cast<int32_t>(i % 10);
   const auto epoch = [&] {
     model.fit(x, y, {.batch_size = kBatch, .verbose = 0, .threads = threads});
   };

@@ -38,11 +38,8 @@ int main(int argc, char** argv) {
     model.compile({.optimizer = "adam",
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
-    model.fit(train, {.epochs = 5,
-                      .memory = "64MiB",
-                      .seed = seed,
-                      .verbose = 2,
-                      .x_scale = 1.0 / 255});
+    model.fit(train,
+              {.epochs = 5, .memory = "64MiB", .seed = seed, .verbose = 2, .x_scale = 1.0 / 255});
     std::printf("test accuracy %.4f\n", model.evaluate(test)["accuracy"]);
   } catch (const Error& error) {
     std::fprintf(stderr, "small_cnn: %s\n", error.what());

@@ -29,7 +29,7 @@ inline Pixels gradient(int64_t height, int64_t width, int64_t channels = 3) {
 
 // `across` and `down`: how much finer luma is than colour; `restart`: units between markers.
 inline std::string jpeg(const Pixels& pixels, int64_t height, int64_t width, int channels = 3,
-                 bool progressive = false, int across = 2, int down = 2, int restart = 0) {
+                        bool progressive = false, int across = 2, int down = 2, int restart = 0) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);

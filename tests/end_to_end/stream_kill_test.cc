@@ -61,6 +61,8 @@ void kill_and_go_on(const std::string& kind) {
 
 TEST(KilledStream, GoesOnWithACacheInMemory) { kill_and_go_on("ram"); }
 TEST(KilledStream, GoesOnWithACacheInAFile) { kill_and_go_on("spill"); }
+// One that was half written is no snapshot; once it is whole the elements come from it.
+TEST(KilledStream, GoesOnWithASnapshot) { kill_and_go_on("snapshot"); }
 TEST(KilledStream, GoesOnWithAGeneratorAndABuffer) { kill_and_go_on("stream"); }
 
 }  // namespace

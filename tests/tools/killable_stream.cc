@@ -53,6 +53,8 @@ Dataset data_of(const std::string& kind, const std::string& folder) {
     data = data.cache({.bytes = 64 * kKiB});
   else if (kind == "ram" || kind == "stream")
     data = data.cache();
+  else if (kind == "snapshot")
+    data = data.snapshot(folder + "/snapshot");
   else
     throw UserError("killable_stream: expected ram, spill, stream or snapshot, received " + kind);
   return data.shuffle(100)

@@ -16,8 +16,8 @@
 
 namespace pl {
 
-// How a thread shares the cores with those that compute. Work that is done ahead steps back: it gets
-// the time that computing leaves, and all of it when computing waits for data.
+// How a thread shares the cores with those that compute. Work that is done ahead steps back: it
+// gets the time that computing leaves, and all of it when computing waits for data.
 enum class Priority : uint8_t { equal, behind };
 
 // A thread with a small stack: a writable mapping counts against limits whether touched or not.
