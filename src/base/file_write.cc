@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/growing_file.h"
 
 namespace pl {
 namespace {
@@ -102,6 +103,17 @@ void sync_folder_of(const std::string& path) {
   sync_folder(folder.empty() ? "." : folder.string());
 }
 
+[[noreturn]] void fail_within(const std::string& what, const std::string& path) {
+  const int error = errno;
+  try {
+    fail(path, error);
+  } catch (const DataError& failed) {
+    throw DataError(what + ": " + failed.what());
+  } catch (const BackendError& failed) {
+    throw BackendError(what + ": " + failed.what());
+  }
+}
+
 }  // namespace
 
 void set_write_fault(WriteFault fault) { write_fault.store(fault); }
@@ -174,6 +186,60 @@ File write_unlinked_file(const WriteCallback& writer) {
   const int fd = draft.fd;
   draft.fd = -1;
   return File::adopt(fd, name);
+}
+
+GrowingFile::GrowingFile(const std::string& folder, std::string what) : what_(std::move(what)) {
+  fd_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (fd_ >= 0) return;
+  // Not every file system has files without a name.
+  name_ = draft_name(folder + "/plimsoll");
+  fd_ = ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail_within(what_, folder);
+}
+
+GrowingFile::~GrowingFile() {
+  ::close(fd_);
+  if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+void GrowingFile::write(const void* data, Bytes bytes, ByteOffset at) {
+  const NoFileSizeSignal quiet;
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const auto most = static_cast<size_t>(std::min(bytes, kLargestTransfer));
+    const ssize_t put = faulty("write") ? -1 : ::pwrite(fd_, from, most, at);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_within(what_, "a temporary file");
+    from += put;
+    at += put;
+    bytes -= put;
+  }
+}
+
+void GrowingFile::read(void* to, Bytes bytes, ByteOffset at) const {
+  char* place = static_cast<char*>(to);
+  while (bytes > 0) {
+    const auto most = static_cast<size_t>(std::min(bytes, kLargestTransfer));
+    const ssize_t got = ::pread(fd_, place, most, at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw BackendError(what_ + ": expected to read back what was written");
+    place += got;
+    at += got;
+    bytes -= got;
+  }
+}
+
+void GrowingFile::publish(const std::string& path) {
+  if (faulty("fsync") || ::fsync(fd_) != 0) fail_within(what_, path);
+  if (name_.empty()) {
+    const std::string name = draft_name(path), self = "/proc/self/fd/" + std::to_string(fd_);
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      fail_within(what_, path);
+    name_ = name;
+  }
+  if (faulty("rename") || ::rename(name_.c_str(), path.c_str()) != 0) fail_within(what_, path);
+  name_.clear();
+  sync_folder_of(path);
 }
 
 }  // namespace pl

@@ -4,9 +4,11 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
+#include "cli/data_page.h"
 #include "data/image/image.h"
 #include "data/pipeline/dataset_source.h"
 #include "data/pipeline/file_sources.h"
@@ -26,6 +28,7 @@ Dataset open_dataset(const DataOptions& options) {
   }
   if (source.find(".tfrecord") != std::string::npos) return tfrecord_dataset(list_files(source));
   if (source.ends_with(".txt")) return text_line_dataset(list_files(source));
+  if (source.ends_with(".npy")) return npy_dataset(source).shuffle({.seed = options.seed});
   return source_dataset(std::move(open_source(source).train)).shuffle({.seed = options.seed});
 }
 
@@ -59,6 +62,17 @@ std::string limiting_stage(const PipelineReport& report) {
   return most == report.stages.end() || most->waited_ns == 0 ? "" : most->name;
 }
 
+constexpr size_t kShownBatches = 2, kShownSamples = 32;
+
+// Looked at before the run that is timed, under the same budget.
+std::vector<std::vector<SampleView>> sample_batches(const Dataset& data, bool batched) {
+  std::vector<std::vector<SampleView>> batches;
+  DatasetIterator iterator = data.iterate();
+  for (Element element; batches.size() < kShownBatches && iterator.next(element);)
+    batches.push_back(view_samples(data.element_spec(), element, batched, kShownSamples));
+  return batches;
+}
+
 }  // namespace
 
 int run_data(const DataOptions& options) {
@@ -68,6 +82,11 @@ int run_data(const DataOptions& options) {
   if (batched) data = data.batch(options.batch);
   data = data.prefetch(AUTOTUNE).with_options(
       {.memory = options.memory.value_or(0), .threads = options.threads, .seed = options.seed});
+  DataPage page{.source = options.source};
+  if (!options.html.empty()) {
+    check_writable(options.html);
+    page.batches = sample_batches(data, batched);
+  }
   DatasetIterator iterator = data.iterate();
   int64_t samples = 0;
   const auto start = std::chrono::steady_clock::now();
@@ -80,6 +99,14 @@ int run_data(const DataOptions& options) {
   const PipelineReport report = iterator.report();
   const double rate = static_cast<double>(samples) / std::max(seconds, 1e-9);
   const std::string limit = limiting_stage(report);
+  if (!options.html.empty()) {
+    page.samples = samples;
+    page.seconds = seconds;
+    page.rate = rate;
+    page.limited_by = limit;
+    page.report = report;
+    write_file_atomically(options.html, to_html(page));
+  }
   if (options.json) {
     const Json json = Json::object()
                           .set("source", options.source)

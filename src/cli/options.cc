@@ -233,6 +233,7 @@ void read_data_options(const Texts& texts, DataOptions& options) {
     options.threads = static_cast<int>(parse_integer(*text, "--threads", 1, 1024));
   if (const auto* text = given("--seed"))
     options.seed = static_cast<uint64_t>(parse_integer(*text, "--seed", 0, INT64_MAX));
+  if (const auto* text = given("--html")) options.html = *text;
 }
 
 }  // namespace
@@ -291,9 +292,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   auto* data = app.add_subcommand(
       "data",
       "Run an input pipeline alone: samples a second, what each stage holds, and who waits.\n"
-      "SOURCE is fashion-mnist, FILE.npz, FILE.tfrecord, FILE.txt, a folder of IDX files, or one "
-      "of\n"
-      "images with a folder for each class.");
+      "SOURCE is fashion-mnist, FILE.npz, FILE.npy, FILE.tfrecord, FILE.txt, a folder of IDX or "
+      "CIFAR\n"
+      "files, or one of images with a folder for each class.");
   Texts data_texts;
   data->add_option("source", line.data.source, "what to read")->type_name("")->required();
   for (const auto& [name, help] : std::initializer_list<std::pair<const char*, const char*>>{
@@ -302,7 +303,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
            {"--memory", "the most that the pipeline may hold [64MiB]"},
            {"--input", "images are brought to this size [224x224x3]"},
            {"--threads", "threads that read and decode [all cores]"},
-           {"--seed", "of the order [0]"}})
+           {"--seed", "of the order [0]"},
+           {"--html", "write a page with sample batches and the stages' figures"}})
     data->add_option(name, data_texts[name], help)->type_name("")->check(not_empty, "", "");
   data->add_flag("--json", line.data.json, "print JSON");
   report->allow_extras();

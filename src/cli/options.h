@@ -59,6 +59,7 @@ struct DataOptions {
   Shape input = {224, 224, 3};  // of images
   int threads = 0;              // 0: all cores
   uint64_t seed = 0;
+  std::string html;  // a page to write; empty: none
   bool json = false;
 };
 

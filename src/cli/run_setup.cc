@@ -95,6 +95,8 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   report.batch = setup.loop.batch;
   report.threads = setup.backend->threads();
   report.budget = options.memory;
+  for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
+    if (source) report.pipeline += source->resident_bytes();
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit();
   judge(report, plan, plan_options, most, purpose == Purpose::plan, system);

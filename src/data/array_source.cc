@@ -155,12 +155,9 @@ struct Column {
 
 class ArraySource : public Source {
  public:
-  ArraySource(std::string name, Column x, Column y) : name_(std::move(name)) {
-    size_ = x.array.shape[0];
-    for (Column* column : {&x, &y}) {
-      fields_.push_back(column->field);
-      columns_.push_back(std::move(*column));
-    }
+  ArraySource(std::string name, std::vector<Column> columns)
+      : name_(std::move(name)), size_(columns[0].array.shape[0]), columns_(std::move(columns)) {
+    for (const Column& column : columns_) fields_.push_back(column.field);
   }
 
   std::string name() const override { return name_; }
@@ -247,7 +244,17 @@ std::unique_ptr<Source> array_source(std::string name, DiskArray x_array, DiskAr
                     x.array.shape.text() + " and " + y.array.shape.text());
   finish_x(x);
   finish_y(y);
-  return std::make_unique<ArraySource>(std::move(name), std::move(x), std::move(y));
+  std::vector<Column> columns;
+  columns.push_back(std::move(x));
+  columns.push_back(std::move(y));
+  return std::make_unique<ArraySource>(std::move(name), std::move(columns));
+}
+
+std::unique_ptr<Source> array_source(std::string name, DiskArray x_array) {
+  std::vector<Column> columns;
+  columns.push_back(make_column("x", std::move(x_array)));
+  finish_x(columns[0]);
+  return std::make_unique<ArraySource>(std::move(name), std::move(columns));
 }
 
 }  // namespace pl

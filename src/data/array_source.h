@@ -1,4 +1,4 @@
-// A Source over two arrays on disk; what the IDX and .npz sources are made of.
+// A Source over arrays on disk; what the IDX and .npz sources are made of.
 #pragma once
 
 #include <memory>
@@ -14,5 +14,6 @@ namespace pl {
 // know their range. Throws DataError when counts differ, there is no sample, or a label is negative
 // or above int32.
 std::unique_ptr<Source> array_source(std::string name, DiskArray x, DiskArray y);
+std::unique_ptr<Source> array_source(std::string name, DiskArray x);  // without y
 
 }  // namespace pl

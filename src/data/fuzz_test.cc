@@ -5,10 +5,13 @@
 
 #include "base/json.h"
 #include "data/bpe.h"
+#include "data/cifar.h"
 #include "data/csv.h"
 #include "data/example.h"
 #include "data/idx.h"
+#include "data/image/image.h"
 #include "data/npz.h"
+#include "data/pipeline/element_file.h"
 #include "data/safetensors.h"
 #include "data/source.h"
 #include "data/tar.h"
@@ -236,6 +239,44 @@ TEST_F(Fuzz, Merges) {
           throw std::runtime_error("other when decoded");
       });
   EXPECT_GT(accepted, 100);
+}
+
+TEST_F(Fuzz, Bitmaps) {
+  int accepted = 0;
+  for (const char* name : {"pillow_1.bmp", "pillow_RGB.bmp", "pillow_RGBA.bmp"})
+    accepted += fuzz(read_bytes(golden_file("formats/" + std::string(name))), 1500, 15,
+                     [&](const std::string& bytes) {
+                       uint8_t pixels[4 * 4 * 3];
+                       decode_image(write(bytes), {.size = {4, 4}}, pixels);
+                     });
+  EXPECT_GT(accepted, 100);
+}
+
+TEST_F(Fuzz, Cifar) {
+  fuzz(std::string(3 * 3073, '\7'), 300, 16, [&](const std::string& bytes) {
+    read_source(*cifar_source({write(bytes)}, CifarKind::cifar10));
+  });
+}
+
+TEST_F(Fuzz, Snapshots) {
+  const ElementSpec spec{{{"x", Dtype::int64, Shape{kUnknown, 2}}, {"y", Dtype::uint8, Shape()}}};
+  {
+    ElementFileWriter writer(spec, folder_.path(), "snapshot");
+    for (const int64_t i : {2, 0, 1}) {
+      Tensor x(Meta{Dtype::int64, Shape{i, 2}}), y(Meta{Dtype::uint8, Shape()});
+      std::fill_n(x.data_as<int64_t>(), 2 * i, i);
+      *y.data_as<uint8_t>() = 3;
+      writer.put(i, {x, y});
+    }
+    writer.publish(folder_ / "whole", 7);
+  }
+  const std::string good = read_bytes(folder_ / "whole");
+  const int accepted = fuzz(good, 4000, 17, [&](const std::string& bytes) {
+    const auto file = ElementFile::open(write(bytes), spec, 7);
+    for (int64_t i = 0; i < file->count(); ++i)
+      if (file->read(i)[0].shape()[0] != i) throw std::runtime_error("damage that was not seen");
+  });
+  EXPECT_LT(accepted, 100);  // those that changed nothing, or bytes nobody reads
 }
 
 }  // namespace

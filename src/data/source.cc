@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/array_source.h"
+#include "data/cifar.h"
 #include "data/idx.h"
 #include "data/npz.h"
 
@@ -14,9 +15,9 @@ constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kAccepted =
     "synthetic, fashion-mnist, FILE.npz with arrays x and y, FILE.txt for a model of tokens, or a "
     "folder with "
-    "train-images-idx3-ubyte and train-labels-idx1-ubyte (plain or .gz), or a folder of JPEG or "
-    "PNG "
-    "images for each class";
+    "train-images-idx3-ubyte and train-labels-idx1-ubyte (plain or .gz), with CIFAR's "
+    "data_batch_1.bin "
+    "or train.bin, or with a folder of JPEG, PNG or BMP images for each class";
 
 bool is_directory(const std::string& path) {
   struct stat status {};
@@ -54,7 +55,11 @@ std::unique_ptr<Source> idx_directory_source(const std::string& directory, Part 
                     (part == Part::train ? "train" : "t10k") + "-images-idx3-ubyte and " +
                     (part == Part::train ? "train" : "t10k") + "-labels-idx1-ubyte (plain or " +
                     ".gz), received a folder without " +
-                    (pair.images.empty() ? "the images" : "the labels"));
+                    (pair.images.empty() ? "the images" : "the labels") +
+                    (pair.images.empty() && pair.labels.empty()
+                         ? ", without CIFAR's data_batch_1.bin or train.bin, and without JPEG, PNG "
+                           "or BMP images in it or in folders of classes"
+                         : ""));
   return idx_source(pair.images, pair.labels);
 }
 
@@ -95,14 +100,15 @@ Sources open_source(const std::string& spec) {
   } else if (spec.ends_with(".npz")) {
     sources.train = npz_source(spec);
   } else if (is_directory(spec)) {
+    if (Sources cifar = cifar_sources(spec); cifar.train) return cifar;
     sources.train = idx_directory_source(spec, Part::train);
     const Pair test = find_pair(spec, Part::test);
     // One of the two alone is more likely a mistake than a wish for no test.
     if (!test.images.empty() || !test.labels.empty())
       sources.test = idx_directory_source(spec, Part::test);
   } else {
-    throw DataError("[data] --data: expected " + std::string(kAccepted) + ", received '" + spec +
-                    "'" + (exists(spec) ? "" : ", which does not exist"));
+    throw DataError("[data] '" + spec + "': expected " + std::string(kAccepted) + ", received " +
+                    (exists(spec) ? "something else" : "a path that does not exist"));
   }
   return sources;
 }

@@ -136,6 +136,7 @@ Json to_json(const PlanReport& r) {
       .set("budget_bytes", r.budget ? Json(*r.budget) : Json())
       .set("process_bytes", r.process)
       .set("fixed_bytes", r.fixed)
+      .set("pipeline_bytes", r.pipeline)
       .set("arena_bytes", r.arena)
       .set("lower_bound_bytes", r.bound)
       .set("persistent_bytes", r.persistent)
@@ -203,7 +204,8 @@ std::string to_text(const PlanReport& r, bool color) {
   for (int c = 0; c < kCategories; ++c)
     row(name_of(static_cast<Category>(c)), r.categories[static_cast<size_t>(c)]);
   row("gaps between values", r.arena - r.bound);
-  row("runtime and libraries", r.fixed - r.snapshot);
+  row("runtime and libraries", r.fixed - r.snapshot - r.pipeline);
+  row("input pipeline", r.pipeline);
   row("copy for checkpoints", r.snapshot);
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));
   if (!r.culprits.empty()) {

@@ -56,6 +56,7 @@ struct PlanReport {
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
   int64_t checkpoint_every = 0;  // steps; 0: not asked for
   Bytes snapshot = 0;            // of fixed: a copy that checkpoints are written from; 0: none
+  Bytes pipeline = 0;            // of fixed: what the data hold beyond the batch that a step reads
   Categories categories{};
   double step_ms = 0;
   SessionPoint unlimited;

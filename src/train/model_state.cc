@@ -161,6 +161,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
     if (needs.kind != StepKind::predict) check_labels(*source, state.network, compiled_);
   }
   source_bytes_ += needs.extra_bytes;
+  pipeline_bytes_ = source_bytes_;
   if (training) state.trace_variables(sample_, batch_);
   layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
   const CallbackBill bill = callback_bill(needs.callbacks, layout_);
@@ -223,6 +224,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   report.batch = batch_;
   report.threads = backend.threads();
   report.budget = budget.bytes();
+  report.pipeline = pipeline_bytes_;
   judge(
       report, [&](int64_t batch, const PlanOptions& other) { return plan_for(key(batch), other); },
       options, needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch);

@@ -118,8 +118,9 @@ class ModelCall {
   Compiled compiled_;
   SampleSpec sample_;
   VariableLayout layout_;
-  Bytes source_bytes_ = 0;
-  Bytes snapshot_ = 0;  // wanted for writing checkpoints beside training
+  Bytes source_bytes_ = 0;    // of the data, callbacks and the like
+  Bytes pipeline_bytes_ = 0;  // of these: the data
+  Bytes snapshot_ = 0;        // wanted for writing checkpoints beside training
   int64_t batch_ = 0;
   std::optional<Bytes> budget_;
   std::optional<SessionPlan> plan_;

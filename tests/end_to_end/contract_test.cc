@@ -29,6 +29,7 @@ const std::vector<Key> kPlanKeys = {
     {"budget_bytes", kWholeOrNull},
     {"process_bytes", kWhole},
     {"fixed_bytes", kWhole},
+    {"pipeline_bytes", kWhole},
     {"arena_bytes", kWhole},
     {"lower_bound_bytes", kWhole},
     {"persistent_bytes", kWhole},

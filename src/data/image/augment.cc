@@ -142,20 +142,28 @@ Tensor random_crop(const Tensor& image, ImageSize size, Chance& chance) {
   return crop_image(image, top, left, size);
 }
 
-Tensor random_resized_crop(const Tensor& image, ImageSize size, Chance& chance,
-                           const ResizedCropOptions& o) {
-  const ImageFacts in = image_facts("random_resized_crop", image);
-  const double area = static_cast<double>(in.height) * static_cast<double>(in.width);
+ImageRegion random_region(ImageSize image, Chance& chance, const ResizedCropOptions& o) {
+  const double area = static_cast<double>(image.height) * static_cast<double>(image.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double part = area * chance.uniform(o.scale[0], o.scale[1]);
     const double ratio = std::exp(chance.uniform(std::log(o.ratio[0]), std::log(o.ratio[1])));
     const auto width = static_cast<int64_t>(std::lround(std::sqrt(part * ratio)));
     const auto height = static_cast<int64_t>(std::lround(std::sqrt(part / ratio)));
-    if (width < 1 || height < 1 || width > in.width || height > in.height) continue;
-    return resize_image(random_crop(image, {height, width}, chance), size, o.method, o.antialias);
+    if (width < 1 || height < 1 || width > image.width || height > image.height) continue;
+    const int64_t top = image.height > height ? chance.below(image.height - height + 1) : 0;
+    const int64_t left = image.width > width ? chance.below(image.width - width + 1) : 0;
+    return {top, left, {height, width}};
   }
-  const int64_t edge = std::min(in.height, in.width);
-  return resize_image(center_crop(image, {edge, edge}), size, o.method, o.antialias);
+  const int64_t edge = std::min(image.height, image.width);
+  return {(image.height - edge) / 2, (image.width - edge) / 2, {edge, edge}};
+}
+
+Tensor random_resized_crop(const Tensor& image, ImageSize size, Chance& chance,
+                           const ResizedCropOptions& o) {
+  const ImageFacts in = image_facts("random_resized_crop", image);
+  const ImageRegion part = random_region({in.height, in.width}, chance, o);
+  return resize_image(crop_image(image, part.top, part.left, part.size), size, o.method,
+                      o.antialias);
 }
 
 Tensor random_flip(const Tensor& image, Chance& chance) {

@@ -51,6 +51,8 @@ struct ResizedCropOptions {
   ResizeMethod method = ResizeMethod::bilinear;
   bool antialias = true;
 };
+// The part alone.
+ImageRegion random_region(ImageSize image, Chance& chance, const ResizedCropOptions& options = {});
 Tensor random_resized_crop(const Tensor& image, ImageSize size, Chance& chance,
                            const ResizedCropOptions& options = {});
 Tensor random_flip(const Tensor& image, Chance& chance);  // left and right, every other time

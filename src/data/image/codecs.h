@@ -40,7 +40,12 @@ void decode_jpeg(const ImageInput& file, const DecodeOptions& options, uint8_t* 
 ImageSize png_size(const ImageInput& file);
 Bytes png_scratch(const ImageInput& file, ImageSize size);
 void decode_png(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
+ImageSize bmp_size(const ImageInput& file);
+Bytes bmp_scratch(const ImageInput& file, ImageSize size);
+void decode_bmp(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
 
+// The part of an image that is wanted. Throws DataError unless it lies in it.
+ImageRegion region_of(const ImageInput& file, ImageSize image, const DecodeOptions& options);
 // Throws DataError with the file's name.
 [[noreturn]] void refuse_image(const ImageInput& file, const std::string& what);
 // Before anything is allocated.

@@ -40,9 +40,10 @@ std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size,
 }  // namespace
 
 bool is_image_folder(const std::string& path) {
-  if (!is_folder(path) || is_file(path + "/train-images-idx3-ubyte") ||
-      is_file(path + "/train-images-idx3-ubyte.gz"))
-    return false;
+  if (!is_folder(path)) return false;
+  for (const char* name : {"/train-images-idx3-ubyte", "/train-images-idx3-ubyte.gz",
+                           "/data_batch_1.bin", "/train.bin"})
+    if (is_file(path + name)) return false;
   // Folders are classes; of files the first ones tell.
   int left = 16;
   std::error_code error;

@@ -8,18 +8,31 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/image/codecs.h"
 
 namespace pl {
 namespace {
 
+// What each kind of file is read by.
+struct Codec {
+  ImageKind kind;
+  ImageSize (*size)(const ImageInput& file);
+  Bytes (*scratch)(const ImageInput& file, ImageSize size);
+  void (*decode)(const ImageInput& file, const DecodeOptions& options, uint8_t* to);
+};
+constexpr Codec kJpeg{ImageKind::jpeg, jpeg_size, jpeg_scratch, decode_jpeg};
+constexpr Codec kPng{ImageKind::png, png_size, png_scratch, decode_png};
+constexpr Codec kBmp{ImageKind::bmp, bmp_size, bmp_scratch, decode_bmp};
+
 // The first bytes decide; names lie.
-ImageKind sniff(const ImageInput& file) {
+const Codec& sniff(const ImageInput& file) {
   unsigned char first[8] = {};
   file.read_some(first, sizeof(first), 0);
-  if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) return ImageKind::jpeg;
-  if (std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return ImageKind::png;
-  refuse_image(file, "expected a JPEG or PNG, whose first bytes tell, received neither");
+  if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) return kJpeg;
+  if (std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return kPng;
+  if (first[0] == 'B' && first[1] == 'M') return kBmp;
+  refuse_image(file, "expected a JPEG, PNG or BMP, whose first bytes tell, received none of them");
 }
 
 // Names in a folder without . and those that begin with one, sorted by bytes.
@@ -43,7 +56,8 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
 bool named_as_image(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png");
+  return name.ends_with(".jpg") || name.ends_with(".jpeg") || name.ends_with(".png") ||
+         name.ends_with(".bmp");
 }
 
 }  // namespace
@@ -64,17 +78,33 @@ void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& op
                            ", received one that takes " + format_bytes(needed) + "; raise scratch");
 }
 
+ImageRegion region_of(const ImageInput& file, ImageSize image, const DecodeOptions& options) {
+  if (!options.region) return {0, 0, image};
+  const ImageRegion region = options.region(image);
+  const auto inside = [](int64_t at, int64_t size, int64_t all) {
+    return at >= 0 && size >= 1 && size <= all && at <= all - size;
+  };
+  if (!inside(region.top, region.size.height, image.height) ||
+      !inside(region.left, region.size.width, image.width))
+    refuse_image(file, "expected a region within " + std::to_string(image.height) + " x " +
+                           std::to_string(image.width) + ", received " +
+                           std::to_string(region.size.height) + " x " +
+                           std::to_string(region.size.width) + " at row " +
+                           std::to_string(region.top) + ", column " + std::to_string(region.left));
+  return region;
+}
+
 ImageHeader image_header(const std::string& path) {
   const File file = File::open(path);
   const ImageInput input(file);
-  const ImageKind kind = sniff(input);
-  return {kind, kind == ImageKind::jpeg ? jpeg_size(input) : png_size(input)};
+  const Codec& codec = sniff(input);
+  return {codec.kind, codec.size(input)};
 }
 
 Bytes decode_scratch(const std::string& path, ImageSize size) {
   const File file = File::open(path);
   const ImageInput input(file);
-  return sniff(input) == ImageKind::jpeg ? jpeg_scratch(input, size) : png_scratch(input, size);
+  return sniff(input).scratch(input, size);
 }
 
 namespace {
@@ -82,13 +112,20 @@ namespace {
 void decode_input(const ImageInput& input, const DecodeOptions& options, uint8_t* to) {
   if (options.size.height < 1 || options.size.width < 1)
     throw UserError("[image] size: expected a positive height and width");
-  if (sniff(input) == ImageKind::jpeg)
-    decode_jpeg(input, options, to);
-  else
-    decode_png(input, options, to);
+  sniff(input).decode(input, options, to);
 }
 
 }  // namespace
+
+DecodeOptions with_random_crop(DecodeOptions decode, const ResizedCropOptions& crop,
+                               uint64_t number) {
+  decode.region = [crop, number](ImageSize image) {
+    Chance chance(number);
+    return random_region(image, chance, crop);
+  };
+  decode.antialias = crop.antialias;
+  return decode;
+}
 
 void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to) {
   const File file = File::open(path);
@@ -124,7 +161,7 @@ ImageList list_images(const std::string& folder) {
   }
   if (list.labels.empty())
     throw DataError("[image] " + folder +
-                    ": expected files .jpg, .jpeg or .png in it or in folders of classes, "
+                    ": expected files .jpg, .jpeg, .png or .bmp in it or in folders of classes, "
                     "received none");
   return list;
 }
@@ -143,19 +180,27 @@ Dataset image_dataset_from_directory(const std::string& folder,
       .size = size, .antialias = options.antialias, .scratch = options.scratch};
   const ElementSpec spec{
       {{"x", Dtype::uint8, Shape{size.height, size.width, 3}}, {"y", Dtype::int32, Shape()}}};
-  Dataset images = numbers.map(
-      [list, decode, spec](const Element& in) {
-        const int64_t i = *in[0].data_as<int64_t>();
-        Tensor x(Meta{Dtype::uint8, spec.fields[0].shape}), y(Meta{Dtype::int32, Shape()});
-        decode_image(list->path(i), decode, x.data_as<uint8_t>());
-        *y.data_as<int32_t>() = list->labels[static_cast<size_t>(i)];
-        return Element{x, y};
-      },
-      {.num_parallel_calls = options.num_parallel_calls,
-       .spec = spec,
-       .scratch = options.scratch,
-       .beside = list->bytes(),
-       .name = "decode_image"});
+  const auto read = [list, spec](const Element& in, const DecodeOptions& how) {
+    const int64_t i = *in[0].data_as<int64_t>();
+    Tensor x(Meta{Dtype::uint8, spec.fields[0].shape}), y(Meta{Dtype::int32, Shape()});
+    decode_image(list->path(i), how, x.data_as<uint8_t>());
+    *y.data_as<int32_t>() = list->labels[static_cast<size_t>(i)];
+    return Element{x, y};
+  };
+  const MapOptions map{.num_parallel_calls = options.num_parallel_calls,
+                       .spec = spec,
+                       .scratch = options.scratch,
+                       .beside = list->bytes(),
+                       .name = "decode_image",
+                       .key = std::to_string(xxh3(list->folder + "|" + list->names))};
+  Dataset images =
+      options.random_crop
+          ? numbers.map_random(
+                [read, decode, crop = *options.random_crop](const Element& in, uint64_t number) {
+                  return read(in, with_random_crop(decode, crop, number));
+                },
+                map)
+          : numbers.map([read, decode](const Element& in) { return read(in, decode); }, map);
   if (options.ignore_errors) images = images.ignore_errors(true);
   return options.batch_size > 0 ? images.batch(options.batch_size) : images;
 }

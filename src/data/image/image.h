@@ -1,11 +1,14 @@
-// Images from files: JPEG and PNG, told apart by their first bytes, decoded row by row into the
-// size that is wanted. Files are hostile: sizes are checked before anything is allocated, and what
-// is wrong is a DataError with the file's name.
+// Images from files: JPEG, PNG and BMP, told apart by their first bytes, decoded row by row into
+// the size that is wanted. Files are hostile: sizes are checked before anything is allocated, and
+// what is wrong is a DataError with the file's name.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/image/augment.h"
 #include "data/image/resize.h"
 #include "data/pipeline/dataset.h"
 #include "data/source.h"
@@ -15,12 +18,15 @@ namespace pl {
 struct DecodeOptions {
   ImageSize size;         // of the result
   bool antialias = true;  // of the resize
+  // Which part of an image of that size is brought to `size`; none: all of it. Of JPEGs little more
+  // than the part is decoded.
+  std::function<ImageRegion(ImageSize)> region = {};
   // What decoding may hold besides the result. Plain images need some rows; progressive JPEGs and
   // interlaced PNGs all of their pixels.
   Bytes scratch = 4 * kMiB;
 };
 
-enum class ImageKind : uint8_t { jpeg, png };
+enum class ImageKind : uint8_t { jpeg, png, bmp };
 struct ImageHeader {
   ImageKind kind;
   ImageSize size;
@@ -35,6 +41,10 @@ void decode_image(const std::string& path, const DecodeOptions& options, uint8_t
 // The same of a file's bytes in memory, uint8 (n,); the name is for messages.
 void decode_image(const std::string& name, const Tensor& bytes, const DecodeOptions& options,
                   uint8_t* to);
+
+// With a region that depends on that number, as map_random gives it. The resize is bilinear.
+DecodeOptions with_random_crop(DecodeOptions decode, const ResizedCropOptions& crop,
+                               uint64_t number);
 
 // ---- folders
 
@@ -63,6 +73,8 @@ struct ImageDatasetOptions {
   int64_t num_parallel_calls = AUTOTUNE;
   Bytes scratch = 4 * kMiB;    // see DecodeOptions
   bool ignore_errors = false;  // leave out files that are no images, and count them
+  // Inception's crops, another one in each epoch; of each image little more than that is decoded.
+  std::optional<ResizedCropOptions> random_crop = {};
 };
 // x: uint8 (B, H, W, 3), y: int32 (B,).
 Dataset image_dataset_from_directory(const std::string& folder,
@@ -70,7 +82,7 @@ Dataset image_dataset_from_directory(const std::string& folder,
 
 // For training runs: a folder of classes, or one with folders train and test (or val) that hold
 // them. Images are decoded when a batch is read, on so many threads.
-bool is_image_folder(const std::string& path);  // rather than one of IDX files
+bool is_image_folder(const std::string& path);  // rather than one of IDX or CIFAR files
 Sources image_sources(const std::string& folder, ImageSize size, int threads);
 
 }  // namespace pl

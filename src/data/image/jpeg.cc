@@ -194,6 +194,47 @@ Bytes scratch_of(const jpeg_decompress_struct& info, ImageSize in, ImageSize wan
   return library_bytes(info) + kPiece + in.width * 4 + RowResizer::bytes(in, wanted);
 }
 
+// A part of the image: what is above it is skipped, what is beside it never leaves the library. Its
+// edges are whole pixels of the scaled image.
+void decode_region(const ImageInput& file, Decompress& decompress, const DecodeOptions& options,
+                   uint8_t* to) {
+  jpeg_decompress_struct& info = decompress.info();
+  const ImageRegion part = region_of(file, {info.image_height, info.image_width}, options);
+  const unsigned eighths = scale_for(part.size.height, part.size.width, options.size);
+  info.scale_num = eighths;
+  info.scale_denom = 8;
+  info.out_color_space = JCS_EXT_RGBX;
+  decompress.run([&] { jpeg_calc_output_dimensions(&info); });
+  struct Range {
+    int64_t begin, end;
+  };
+  const auto scaled = [&](int64_t at, int64_t size, JDIMENSION all) {
+    return Range{at * eighths / 8, std::min<int64_t>(((at + size) * eighths + 7) / 8, all)};
+  };
+  const Range down = scaled(part.top, part.size.height, info.output_height),
+              across = scaled(part.left, part.size.width, info.output_width);
+  const ImageSize in{down.end - down.begin, across.end - across.begin};
+  const Bytes needed = library_bytes(info) + kPiece + static_cast<Bytes>(info.output_width) * 4 +
+                       RowResizer::bytes(in, options.size);
+  check_scratch(file, needed, options);
+  const HeapCharge charge(needed, "[image] " + file.path());
+  RowResizer resizer(in, options.size, options.antialias, to);
+  std::vector<uint8_t> row(static_cast<size_t>(info.output_width) * 4);
+  // A pixel more on each side, from which colours are interpolated. The library begins at a block.
+  auto first = static_cast<JDIMENSION>(std::max<int64_t>(0, across.begin - 1));
+  auto width =
+      static_cast<JDIMENSION>(std::min<int64_t>(across.end + 1, info.output_width)) - first;
+  decompress.run([&] { jpeg_start_decompress(&info); });
+  decompress.run([&] { jpeg_crop_scanline(&info, &first, &width); });
+  if (down.begin > 0)
+    decompress.run([&] { jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(down.begin)); });
+  JSAMPROW rows[1] = {row.data()};
+  for (int64_t y = down.begin; y < down.end; ++y) {
+    decompress.run([&] { jpeg_read_scanlines(&info, rows, 1); });
+    resizer.add_row(row.data() + (across.begin - first) * 4);
+  }
+}
+
 }  // namespace
 
 Bytes jpeg_scratch(const ImageInput& file, ImageSize size) {
@@ -207,6 +248,7 @@ void decode_jpeg(const ImageInput& file, const DecodeOptions& options, uint8_t* 
   Decompress decompress(file);
   jpeg_decompress_struct& info = decompress.info();
   check_kind(file, info);
+  if (options.region) return decode_region(file, decompress, options, to);
   const ImageSize in = begin_scaled(decompress, options.size);
   const Bytes needed = scratch_of(info, in, options.size);
   check_scratch(file, needed, options);

@@ -136,16 +136,18 @@ void decode_png(const ImageInput& file, const DecodeOptions& options, uint8_t* t
   check(static_cast<Bytes>(png_get_rowbytes(png, decompress.info())) == row_bytes,
         "rows of four bytes a pixel");
   const int64_t rows = passes > 1 ? in.height : 1;
+  const ImageRegion part = region_of(file, in, options);
+  const int64_t end = part.top + part.size.height;
   const Bytes needed = scratch_of(in, passes > 1, options.size);
   check_scratch(file, needed, options);
   const HeapCharge charge(needed, "[image] " + file.path());
-  RowResizer resizer(in, options.size, options.antialias, to);
+  RowResizer resizer(part.size, options.size, options.antialias, to);
   std::vector<uint8_t> pixels(static_cast<size_t>(rows * row_bytes));
   for (int pass = 0; pass < passes; ++pass)
-    for (int64_t y = 0; y < in.height; ++y) {
+    for (int64_t y = 0; y < (pass + 1 == passes ? end : in.height); ++y) {
       uint8_t* row = pixels.data() + (passes > 1 ? y * row_bytes : 0);
       decompress.run([&] { png_read_row(png, row, nullptr); });
-      if (pass + 1 == passes) resizer.add_row(row);
+      if (pass + 1 == passes && y >= part.top) resizer.add_row(row + part.left * 4);
     }
 }
 

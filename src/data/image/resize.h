@@ -15,6 +15,13 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
+// A part of an image.
+struct ImageRegion {
+  int64_t top = 0, left = 0;
+  ImageSize size;
+  bool operator==(const ImageRegion&) const = default;
+};
+
 // Which inputs one output is made of: inputs [first, first + count) with weights at `at`.
 struct FilterTaps {
   struct Span {

@@ -1,10 +1,11 @@
-// batch, padded_batch, unbatch, rebatch, window: elements put together and taken apart.
+// batch, unbatch, rebatch, window: elements put together and taken apart.
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <utility>
 
 #include "base/error.h"
+#include "data/pipeline/groups.h"
 #include "data/pipeline/stages.h"
 
 namespace pl {
@@ -16,11 +17,16 @@ class Stack {
   Stack(const std::string& stage, int64_t rows) : stage_(stage), rows_(rows) {}
   int64_t count() const { return count_; }
   void add(const Element& element) {
-    if (count_ == 0)
-      for (const Tensor& tensor : element)
+    if (count_ == 0) {
+      row_.clear();
+      out_.reserve(element.size());
+      for (const Tensor& tensor : element) {
+        row_.push_back(tensor.meta());
         out_.emplace_back(Meta{tensor.dtype(), tensor.shape().with_front(rows_)});
+      }
+    }
     for (size_t f = 0; f < element.size(); ++f) {
-      const Meta row{out_[f].dtype(), out_[f].shape().without_front()};
+      const Meta& row = row_[f];
       if (element[f].meta() != row)
         throw DataError("[data] " + stage_ + ": expected elements of one shape, " + row.text() +
                         " as the first of the batch, received " + element[f].meta().text() +
@@ -45,18 +51,9 @@ class Stack {
   const std::string& stage_;
   const int64_t rows_;
   int64_t count_ = 0;
+  Metas row_;  // of the first
   Element out_;
 };
-
-int64_t groups(int64_t count, int64_t size, bool drop) {
-  if (count < 0) return count;
-  return drop ? count / size : count / size + (count % size != 0);
-}
-
-Stage::Rows rows_of(int64_t samples, int64_t size, bool drop) {
-  if (samples < 0) return {size, -1, samples == kInfiniteCardinality};
-  return {size, drop ? samples / size * size : samples, false};
-}
 
 class Batch final : public Stage {
  public:
@@ -84,14 +81,35 @@ class Batch final : public Stage {
   }
 
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
-    Stack stack(name_, size_);
     int64_t end = (i + 1) * size_;
     if (input().cardinality() >= 0) end = std::min(end, input().cardinality());
+    if (direct()) return put_rows(run, epoch, i * size_, end);
+    Stack stack(name_, size_);
     for (int64_t k = i * size_; k < end; ++k) stack.add(input().get(run, epoch, k));
     return stack.take();
   }
 
+  // Rows go straight into the batch.
+  bool direct() const { return indexable_ && input().puts() && input().spec().known(); }
+  Element put_rows(Run& run, uint64_t epoch, int64_t begin, int64_t end) const {
+    Element out;
+    std::vector<char*> places;
+    std::vector<Bytes> steps;
+    for (const FieldSpec& field : input().spec().fields) {
+      Tensor& tensor = out.emplace_back(Meta{field.dtype, field.shape.with_front(end - begin)});
+      places.push_back(tensor.data_as<char>());
+      steps.push_back(field.known_bytes());
+    }
+    for (int64_t k = begin; k < end; ++k) {
+      input().put(run, epoch, k, places);
+      for (size_t f = 0; f < places.size(); ++f) places[f] += steps[f];
+    }
+    run.figures(input()).elements += end - begin;
+    return out;
+  }
+
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
+    if (direct()) return Stage::iterate(run, epoch);
     class Iterate final : public Iterator {
      public:
       Iterate(const Batch& node, Run& run, uint64_t epoch)
@@ -123,161 +141,6 @@ class Batch final : public Stage {
  private:
   int64_t size_;
   bool drop_;
-};
-
-template <class T>
-void fill_with(void* to, int64_t count, double value) {
-  std::fill_n(static_cast<T*>(to), count, static_cast<T>(value));
-}
-
-void fill_value(Tensor& tensor, double value) {
-  const int64_t count = tensor.shape().elements();
-  switch (tensor.dtype()) {
-    case Dtype::float32:
-      return fill_with<float>(tensor.data(), count, value);
-    case Dtype::float64:
-      return fill_with<double>(tensor.data(), count, value);
-    case Dtype::int32:
-      return fill_with<int32_t>(tensor.data(), count, value);
-    case Dtype::int64:
-      return fill_with<int64_t>(tensor.data(), count, value);
-    case Dtype::uint8:
-    case Dtype::boolean:
-      return fill_with<uint8_t>(tensor.data(), count, value);
-    default:
-      std::memset(tensor.data(), 0, static_cast<size_t>(tensor.meta().bytes()));
-  }
-}
-
-// Copies `from` into the corner of row `to`, whose shape is at least as large along every axis.
-void copy_corner(const char* from, const Shape& small, char* to, const Shape& large, int axis,
-                 Bytes size) {
-  if (axis == small.rank()) {
-    std::memcpy(to, from, static_cast<size_t>(size));
-    return;
-  }
-  Bytes from_step = size, to_step = size;
-  for (int a = axis + 1; a < small.rank(); ++a) {
-    from_step *= small[a];
-    to_step *= large[a];
-  }
-  if (axis + 1 == small.rank()) {
-    std::memcpy(to, from, static_cast<size_t>(size * small[axis]));
-    return;
-  }
-  for (Dim i = 0; i < small[axis]; ++i)
-    copy_corner(from + i * from_step, small, to + i * to_step, large, axis + 1, size);
-}
-
-class PaddedBatch final : public Stage {
- public:
-  PaddedBatch(StageRef input, int64_t size, bool drop, PadFacts facts)
-      : Stage("padded_batch", {std::move(input)}),
-        size_(size),
-        drop_(drop),
-        facts_(std::move(facts)) {
-    const ElementSpec& in = this->input().spec();
-    spec_ = in;
-    const int64_t count = this->input().cardinality();
-    const bool whole = drop || count == kInfiniteCardinality || (count > 0 && count % size == 0);
-    for (size_t f = 0; f < spec_.fields.size(); ++f) {
-      Shape& shape = spec_.fields[f].shape;
-      if (f < facts_.shapes.size()) {
-        if (facts_.shapes[f].rank() != shape.rank())
-          throw UserError("[data] " + name_ + ": padded_shapes: expected a shape like " +
-                          in.fields[f].text() + ", received " + facts_.shapes[f].text());
-        shape = facts_.shapes[f];
-      }
-      shape = shape.with_front(whole ? size : kUnknown);
-    }
-    cardinality_ = groups(count, size, drop);
-  }
-  Bytes out_bytes(const Sizing& sizing) const override {
-    const ElementSpec row = without_front(spec_);
-    if (row.known()) return granted(with_front(row, size_));
-    return facts_.max_bytes > 0 ? granted(facts_.max_bytes) : size_ * input().out_bytes(sizing);
-  }
-  Bytes once(const Sizing& sizing) const override { return floor(sizing); }
-  Bytes floor(const Sizing& sizing) const override {
-    return input().floor(sizing) + (size_ - 1) * input().out_bytes(sizing) + out_bytes(sizing);
-  }
-  Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
-  std::string options() const override { return std::to_string(size_); }
-
-  IteratorRef iterate(Run& run, uint64_t epoch) const override {
-    class Iterate final : public Iterator {
-     public:
-      Iterate(const PaddedBatch& node, Run& run, uint64_t epoch)
-          : node_(node),
-            input_(node.input().iterate(run, epoch)),
-            bound_(node.out_bytes(run.sizing())),
-            figures_(run.figures(node)) {}
-      bool next(Element& out) override {
-        out.clear();
-        std::vector<Element> rows;
-        Element in;
-        while (static_cast<int64_t>(rows.size()) < node_.size_ && input_->next(in))
-          rows.push_back(std::move(in));
-        if (rows.empty() || (node_.drop_ && static_cast<int64_t>(rows.size()) < node_.size_))
-          return false;
-        out = node_.pad(rows, bound_);
-        ++figures_.elements;
-        return true;
-      }
-      int64_t advance(int64_t count) override {
-        if (count > INT64_MAX / node_.size_) count = INT64_MAX / node_.size_;
-        return groups(input_->advance(count * node_.size_), node_.size_, node_.drop_);
-      }
-
-     private:
-      const PaddedBatch& node_;
-      IteratorRef input_;
-      const Bytes bound_;
-      StageFigures& figures_;
-    };
-    return std::make_unique<Iterate>(*this, run, epoch);
-  }
-
-  Element pad(const std::vector<Element>& rows, Bytes bound) const {
-    std::vector<Shape> shapes;
-    Bytes bytes = 0;
-    for (size_t f = 0; f < spec_.fields.size(); ++f) {
-      Shape shape = spec_.fields[f].shape.without_front();
-      for (int axis = 0; axis < shape.rank(); ++axis) {
-        Dim longest = 0;
-        for (const Element& row : rows) longest = std::max(longest, row[f].shape()[axis]);
-        if (shape[axis] == kUnknown) shape[axis] = longest;
-        if (shape[axis] < longest)
-          throw DataError("[data] " + name_ + ": " + spec_.fields[f].name + ": expected at most " +
-                          std::to_string(shape[axis]) + " along axis " + std::to_string(axis) +
-                          ", received " + std::to_string(longest) + "; raise padded_shapes");
-      }
-      shapes.push_back(shape.with_front(static_cast<Dim>(rows.size())));
-      bytes += granted(Meta{spec_.fields[f].dtype, shapes.back()}.bytes());
-    }
-    if (bytes > bound)
-      throw DataError("[data] " + name_ + ": expected a batch of at most " + format_bytes(bound) +
-                      ", received " + format_bytes(bytes) + "; raise its max_bytes");
-    Element out;
-    for (size_t f = 0; f < shapes.size(); ++f) {
-      Tensor& tensor = out.emplace_back(Meta{spec_.fields[f].dtype, shapes[f]});
-      fill_value(tensor, f < facts_.values.size() ? facts_.values[f] : 0);
-      const Shape row = shapes[f].without_front();
-      const Bytes size = size_of(tensor.dtype()), step = Meta{tensor.dtype(), row}.bytes();
-      char* to = tensor.data_as<char>();
-      for (const Element& element : rows) {
-        if (element[f].shape().elements() > 0)
-          copy_corner(element[f].data_as<char>(), element[f].shape(), to, row, 0, size);
-        to += step;
-      }
-    }
-    return out;
-  }
-
- private:
-  int64_t size_;
-  bool drop_;
-  PadFacts facts_;
 };
 
 class Unbatch final : public Stage {
@@ -429,21 +292,11 @@ class Window final : public Stage {
   int64_t size_, shift_, stride_;
 };
 
-void expect_positive(const char* stage, const char* what, int64_t value) {
-  if (value < 1 || value > (int64_t{1} << 31))
-    throw UserError("[data] " + std::string(stage) + ": " + what +
-                    ": expected a positive number below 2^31, received " + std::to_string(value));
-}
-
 }  // namespace
 
 StageRef batch_stage(StageRef input, int64_t size, bool drop_remainder) {
   expect_positive("batch", "batch_size", size);
   return std::make_shared<Batch>(std::move(input), size, drop_remainder);
-}
-StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts) {
-  expect_positive("padded_batch", "batch_size", size);
-  return std::make_shared<PaddedBatch>(std::move(input), size, drop_remainder, std::move(facts));
 }
 StageRef unbatch_stage(StageRef input) { return std::make_shared<Unbatch>(std::move(input)); }
 StageRef rebatch_stage(StageRef input, int64_t size, bool drop_remainder) {

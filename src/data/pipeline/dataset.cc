@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/pipeline/stages.h"
 #include "data/pipeline/workers.h"
 
@@ -121,7 +122,8 @@ Dataset Dataset::range(int64_t begin, int64_t end, int64_t step) {
 
 Dataset Dataset::make_generator(std::function<std::function<std::optional<Element>()>()> factory,
                                 const ElementSpec& spec, const GeneratorOptions& options) {
-  return Dataset(generator_stage(spec, std::move(factory), options.max_bytes.value()));
+  return Dataset(
+      generator_stage(spec, std::move(factory), options.max_bytes.value(), xxh3(options.key)));
 }
 
 Dataset Dataset::from_reader(int64_t count, std::function<Element(int64_t)> read,
@@ -129,7 +131,8 @@ Dataset Dataset::from_reader(int64_t count, std::function<Element(int64_t)> read
   if (count < 0)
     throw UserError("[data] from_reader: expected 0 or more elements, received " +
                     std::to_string(count));
-  return Dataset(reader_stage("reader", spec, count, std::move(read), options.max_bytes.value()));
+  return Dataset(reader_stage("reader", spec, count, std::move(read), options.max_bytes.value(), 0,
+                              xxh3(options.key)));
 }
 
 Dataset Dataset::zip(const std::vector<Dataset>& datasets) {
@@ -153,7 +156,7 @@ Dataset Dataset::sample_from_datasets(const std::vector<Dataset>& datasets,
 }
 
 Dataset Dataset::mapped(std::function<Element(const Element&, uint64_t)> function,
-                        const MapOptions& options) const {
+                        const MapOptions& options, bool random) const {
   if (options.num_parallel_calls < 1 && options.num_parallel_calls != AUTOTUNE)
     throw UserError("[data] " + options.name +
                     ": num_parallel_calls: expected a positive number or AUTOTUNE, received " +
@@ -163,7 +166,9 @@ Dataset Dataset::mapped(std::function<Element(const Element&, uint64_t)> functio
       .parallel = std::min<int64_t>(options.num_parallel_calls, 1024),
       .max_bytes = options.max_bytes.value(),
       .scratch = options.scratch.value() > 0 ? options.scratch.value() : -1,
-      .beside = options.beside.value()};
+      .beside = options.beside.value(),
+      .random = random,
+      .contents = xxh3(options.key)};
   return with(map_stage(node_, std::move(function), std::move(facts), options.name));
 }
 
@@ -171,11 +176,11 @@ Dataset Dataset::map(std::function<Element(const Element&)> function,
                      const MapOptions& options) const {
   return mapped(
       [function = std::move(function)](const Element& in, uint64_t) { return function(in); },
-      options);
+      options, false);
 }
 Dataset Dataset::map_random(std::function<Element(const Element&, uint64_t)> function,
                             const MapOptions& options) const {
-  return mapped(std::move(function), options);
+  return mapped(std::move(function), options, true);
 }
 
 Dataset Dataset::filter(std::function<bool(const Element&)> predicate) const {
@@ -208,6 +213,21 @@ Dataset Dataset::padded_batch(int64_t size, const PaddedBatchOptions& options) c
                                  {.shapes = options.padded_shapes,
                                   .values = options.padding_values,
                                   .max_bytes = options.max_bytes.value()}));
+}
+Dataset Dataset::bucket_by_sequence_length(std::function<int64_t(const Element&)> element_length,
+                                           const std::vector<int64_t>& bucket_boundaries,
+                                           const std::vector<int64_t>& bucket_batch_sizes,
+                                           const BucketOptions& options) const {
+  return with(
+      bucket_stage(node_, {.length = std::move(element_length),
+                           .boundaries = bucket_boundaries,
+                           .batch_sizes = bucket_batch_sizes,
+                           .pad = {.shapes = options.padded_shapes,
+                                   .values = options.padding_values,
+                                   .max_bytes = options.max_bytes.value()},
+                           .to_boundary = options.pad_to_bucket_boundary && !options.no_padding,
+                           .no_padding = options.no_padding,
+                           .drop = options.drop_remainder}));
 }
 Dataset Dataset::unbatch() const { return with(unbatch_stage(node_)); }
 Dataset Dataset::rebatch(int64_t size, bool drop) const {
@@ -244,7 +264,11 @@ Dataset Dataset::assert_cardinality(int64_t cardinality) const {
   return with(assert_cardinality_stage(node_, cardinality));
 }
 Dataset Dataset::cache(const CacheOptions& options) const {
-  return with(cache_stage(node_, options.bytes.value()));
+  return with(cache_stage(node_, options.elements, options.bytes.value()));
+}
+Dataset Dataset::snapshot(const std::string& folder, const SnapshotOptions& options) const {
+  if (folder.empty()) throw UserError("[data] snapshot: expected a folder, received no name");
+  return with(snapshot_stage(node_, folder, options.key));
 }
 Dataset Dataset::prefetch(int64_t buffer_size, const PrefetchOptions& options) const {
   return with(prefetch_stage(node_, buffer_size, options.bytes.value()));

@@ -50,6 +50,8 @@ struct MapOptions {
   // What the function holds, such as lists of files: on the bill, but no part of the budget.
   ByteCount beside = {};
   std::string name = "map";
+  // Which of the functions of this name it is, for snapshots: one made with another is not reused.
+  std::string key = {};
 };
 
 struct ShuffleOptions {
@@ -65,6 +67,16 @@ struct PaddedBatchOptions {
   ByteCount max_bytes = {};  // of a batch
 };
 
+struct BucketOptions {
+  std::vector<Shape> padded_shapes = {};
+  std::vector<double> padding_values = {};
+  // Unknown dimensions become the bucket's boundary - 1; nothing may be longer than the last one.
+  bool pad_to_bucket_boundary = false;
+  bool no_padding = false;  // elements of a batch must have one shape
+  bool drop_remainder = false;
+  ByteCount max_bytes = {};  // of a batch
+};
+
 struct WindowOptions {
   int64_t shift = 0;  // 0: as size
   int64_t stride = 1;
@@ -75,11 +87,18 @@ struct PrefetchOptions {
 };
 
 struct CacheOptions {
-  ByteCount bytes = {};  // held in memory; default: a quarter of the budget. The rest is in a file
+  // Held in memory; default: a quarter of the budget. The rest is in a file.
+  ByteCount bytes = {};
+  int64_t elements = 0;  // instead of bytes
+};
+
+struct SnapshotOptions {
+  std::string key = {};  // of functions and data that the stages' signatures do not show
 };
 
 struct GeneratorOptions {
   ByteCount max_bytes = {};  // of an element whose dimensions are not known
+  std::string key = {};      // see MapOptions
 };
 
 struct SampleOptions {
@@ -165,6 +184,12 @@ class Dataset {
 
   Dataset batch(int64_t batch_size, bool drop_remainder = false) const;
   Dataset padded_batch(int64_t batch_size, const PaddedBatchOptions& options = {}) const;
+  // tf.data's: elements of a length below bucket_boundaries[0] are in bucket 0, and so on; each
+  // bucket has its batch size, and a batch is padded to its longest element.
+  Dataset bucket_by_sequence_length(std::function<int64_t(const Element&)> element_length,
+                                    const std::vector<int64_t>& bucket_boundaries,
+                                    const std::vector<int64_t>& bucket_batch_sizes,
+                                    const BucketOptions& options = {}) const;
   Dataset unbatch() const;
   Dataset rebatch(int64_t batch_size, bool drop_remainder = false) const;
   // Whole windows, each stacked to one element: tf.data's window(..., drop_remainder=True) and
@@ -183,6 +208,9 @@ class Dataset {
   Dataset assert_cardinality(int64_t cardinality) const;
 
   Dataset cache(const CacheOptions& options = {}) const;
+  // The elements of the first epoch in a file of that folder, which later runs of the same pipeline
+  // read instead. It appears when the last element has been written.
+  Dataset snapshot(const std::string& folder, const SnapshotOptions& options = {}) const;
   Dataset prefetch(int64_t buffer_size, const PrefetchOptions& options = {}) const;
   Dataset prefetch(const PrefetchOptions& options) const;
   // Elements that raise DataError are left out, counted and named (report()).
@@ -210,7 +238,7 @@ class Dataset {
                                 const ElementSpec& spec, const GeneratorOptions& options);
   Dataset with(StageRef node) const;
   Dataset mapped(std::function<Element(const Element&, uint64_t)> function,
-                 const MapOptions& options) const;
+                 const MapOptions& options, bool random) const;
 
   StageRef node_;
   DatasetOptions options_;

@@ -273,7 +273,7 @@ std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps) {
   return std::make_unique<DatasetSource>(dataset, steps);
 }
 
-Dataset source_dataset(std::shared_ptr<Source> source) {
+Dataset source_dataset(std::shared_ptr<Source> source, const std::string& key) {
   ElementSpec spec;
   for (const Field& field : source->fields())
     spec.fields.push_back({field.name, field.sample.dtype, field.sample.shape});
@@ -290,7 +290,7 @@ Dataset source_dataset(std::shared_ptr<Source> source) {
         source->read({&i, 1}, places);
         return out;
       },
-      spec);
+      spec, {.key = key});
 }
 
 std::unique_ptr<Source> indexed_source(const Dataset& samples, int threads,

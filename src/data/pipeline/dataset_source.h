@@ -15,7 +15,8 @@ namespace pl {
 std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps = 0);
 
 // The other way round: a Source's samples as elements, by index. One thread at a time reads it.
-Dataset source_dataset(std::shared_ptr<Source> source);
+// `key`: which one it is, for snapshots.
+Dataset source_dataset(std::shared_ptr<Source> source, const std::string& key = {});
 
 // Single samples that can be got by index (no batches), as a Source like any other: training
 // batches and shuffles. A batch is made by `threads` threads when it is read, each sample in its

@@ -73,6 +73,27 @@ TEST(Dataset, SlicesAndBatches) {
             "x: float32 (2, 3)");
 }
 
+// Rows that go straight into a batch are those that would have come one by one.
+TEST(Dataset, BatchesOfSlicesAreThoseOfTheirElements) {
+  Tensor x(Meta{Dtype::int64, Shape{23, 2}}), y(Meta{Dtype::uint8, Shape{23}});
+  for (int i = 0; i < 46; ++i) x.data_as<int64_t>()[i] = i;
+  for (int i = 0; i < 23; ++i) y.data_as<uint8_t>()[i] = static_cast<uint8_t>(i);
+  for (const bool drop : {false, true}) {
+    const Dataset rows = Dataset::from_tensor_slices({x, y}).shuffle({.seed = 4});
+    const Dataset direct = rows.batch(5, drop),
+                  single = rows.map([](const Element&e) { return e; }).batch(5, drop);
+    EXPECT_TRUE(direct.stage()->inputs()[0]->puts());
+    EXPECT_FALSE(single.stage()->inputs()[0]->puts());
+    for (const uint64_t epoch : {0, 1}) EXPECT_EQ(numbers(direct, epoch), numbers(single, epoch));
+    EXPECT_EQ(numbers(direct.skip(3)), numbers(single.skip(3)));
+    DatasetIterator iterator = direct.iterate();
+    const Element batch = *iterator.next();
+    for (int64_t r = 0; r < 5; ++r)
+      EXPECT_EQ(batch[0].data_as<int64_t>()[2 * r], 2 * batch[1].data_as<uint8_t>()[r]);
+    EXPECT_EQ(iterator.report().stages[1].elements, 5);
+  }
+}
+
 TEST(Dataset, StagesOfNumberAndOrder) {
   for (const Dataset& five : {Dataset::range(5), stream(5)}) {
     EXPECT_EQ(numbers(five.take(3)), iota(3));

@@ -64,7 +64,7 @@ Dataset indexed_records(const std::vector<std::string>& files) {
         read_tfrecord(shards->files[static_cast<size_t>(place.file)], place.at, record.data());
         return Element{record};
       },
-      longest));
+      longest, 0, files_identity(files)));
 }
 
 Dataset streamed_records(const std::vector<std::string>& files, const RecordOptions& options) {
@@ -89,7 +89,8 @@ Dataset streamed_records(const std::vector<std::string>& files, const RecordOpti
           return {};
         };
       },
-      bytes_spec("record"), {.max_bytes = options.max_bytes});
+      bytes_spec("record"),
+      {.max_bytes = options.max_bytes, .key = std::to_string(files_identity(files))});
 }
 
 Tensor numbers_of(const Feature* feature, const FieldSpec& spec) {
@@ -244,7 +245,7 @@ Dataset text_line_dataset(const std::vector<std::string>& files, const RecordOpt
           return {};
         };
       },
-      bytes_spec("line"), {.max_bytes = most});
+      bytes_spec("line"), {.max_bytes = most, .key = std::to_string(files_identity(files))});
 }
 
 Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<FieldSpec>& columns,
@@ -286,7 +287,7 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
           return {};
         };
       },
-      ElementSpec{columns});
+      ElementSpec{columns}, {.key = std::to_string(files_identity(files))});
 }
 
 Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std::string>& parts) {
@@ -336,11 +337,12 @@ Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std
         }
         return out;
       },
-      longest));
+      longest, 0, files_identity(files)));
 }
 
 Dataset decode_images(const Dataset& data, const std::string& field, const DecodeOptions& decode,
-                      const MapOptions& options) {
+                      const MapOptions& options,
+                      const std::optional<ResizedCropOptions>& random_crop) {
   MapOptions map = options;
   if (map.name == "map") map.name = "decode_images";
   ElementSpec spec = data.element_spec();
@@ -359,12 +361,17 @@ Dataset decode_images(const Dataset& data, const std::string& field, const Decod
     const Sizing sizing{.unknown = 1 * kMiB, .cache = 0};
     map.max_bytes = granted(meta.bytes()) + data.stage()->out_bytes(sizing);
   }
-  return data.map(
-      [place, meta, decode](const Element& in) {
-        Element out = in;
-        out[place] = Tensor(meta);
-        decode_image("an image", in[place], decode, out[place].data_as<uint8_t>());
-        return out;
+  const auto read = [place, meta](const Element& in, const DecodeOptions& how) {
+    Element out = in;
+    out[place] = Tensor(meta);
+    decode_image("an image", in[place], how, out[place].data_as<uint8_t>());
+    return out;
+  };
+  if (!random_crop)
+    return data.map([read, decode](const Element& in) { return read(in, decode); }, map);
+  return data.map_random(
+      [read, decode, crop = *random_crop](const Element& in, uint64_t number) {
+        return read(in, with_random_crop(decode, crop, number));
       },
       map);
 }

@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "data/cifar.h"
 #include "data/csv.h"
 #include "data/image/image.h"
 #include "data/pipeline/dataset.h"
+#include "data/source.h"
 
 namespace pl {
 
@@ -39,8 +41,34 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
 // them are DataError. In any order.
 Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std::string>& parts);
 
-// A field of bytes becomes an image, uint8 (H, W, 3); the others stay.
+// A field of bytes becomes an image, uint8 (H, W, 3); the others stay. `random_crop`: a part of it,
+// another one in each epoch.
 Dataset decode_images(const Dataset& data, const std::string& field, const DecodeOptions& decode,
-                      const MapOptions& options = {});
+                      const MapOptions& options = {},
+                      const std::optional<ResizedCropOptions>& random_crop = {});
+
+// ---- records of one length (array_sources.cc)
+
+struct FixedLengthOptions {
+  Bytes header_bytes = 0, footer_bytes = 0;  // of each file
+  // Files that begin as gzip or zlib are inflated: a stream. Without it bytes are taken as they
+  // are.
+  bool compressed = false;
+};
+// tf.data's FixedLengthRecordDataset: "record", uint8 (record_bytes,). By number in plain files.
+Dataset fixed_length_record_dataset(const std::vector<std::string>& files, Bytes record_bytes,
+                                    const FixedLengthOptions& options = {});
+
+// CIFAR's binary files: x uint8 (32, 32, 3), y int32.
+Dataset cifar_dataset(const std::vector<std::string>& files, CifarKind kind);
+
+// Rows of NumPy arrays, which stay on disk: x, and labels or targets y where given.
+Dataset npy_dataset(const std::string& x, const std::string& y = {});
+Dataset npz_dataset(const std::string& path);  // arrays x and y
+Dataset idx_dataset(const std::string& images, const std::string& labels);
+Dataset synthetic_dataset(const SyntheticSpec& spec);
+
+// Names, sizes and times of files: what a snapshot is known by.
+uint64_t files_identity(const std::vector<std::string>& files);
 
 }  // namespace pl

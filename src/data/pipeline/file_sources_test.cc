@@ -156,7 +156,7 @@ TEST(TarDataset, SamplesAreNeighboursOfOneName) {
       [&] {
         texts(decode_images(data, "txt", {.size = {4, 4}}));
       },
-      "expected a JPEG or PNG");
+      "expected a JPEG, PNG or BMP");
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "data/pipeline/dataset.h"
 #include "data/pipeline/stages.h"
 #include "data/pipeline/workers.h"
@@ -34,11 +33,6 @@ int threads_of(const DatasetOptions& options) {
   return options.threads > 0 ? options.threads : std::max(1, cores);
 }
 
-void list_stages(const Stage& node, std::vector<const Stage*>& list) {
-  for (const StageRef& input : node.inputs()) list_stages(*input, list);
-  if (std::find(list.begin(), list.end(), &node) == list.end()) list.push_back(&node);
-}
-
 StageReport describe_stage(const Stage& node, const Sizing& sizing) {
   StageReport line{.name = node.name(),
                    .options = node.options(),
@@ -58,8 +52,7 @@ std::string pad(std::string text, size_t width) {
 }
 
 std::string floor_table(const Stage& root, const Sizing& sizing) {
-  std::vector<const Stage*> list;
-  list_stages(root, list);
+  const std::vector<const Stage*> list = all_stages(root);
   std::string text;
   for (const Stage* node : list) {
     const StageReport line = describe_stage(*node, sizing);
@@ -70,24 +63,6 @@ std::string floor_table(const Stage& root, const Sizing& sizing) {
   }
   text += "\n  ";
   return text + pad("the consumer", 28) + format_bytes(root.out_bytes(sizing));
-}
-
-// Of the stages and their signatures: whoever has the same one yields the same elements.
-uint64_t fingerprint(const Stage& root, uint64_t seed) {
-  std::vector<const Stage*> list;
-  list_stages(root, list);
-  Xxh3 hash;
-  hash.update(std::to_string(seed));
-  for (const Stage* node : list) {
-    // How much is done at once or held does not change what comes out.
-    const std::string& name = node->name();
-    const bool free = node->inputs().size() == 1 &&
-                      node->cardinality() == node->inputs()[0]->cardinality() &&
-                      !name.starts_with("shuffle");
-    hash.update(name + "|" + node->spec().text() + "|" + std::to_string(node->cardinality()) + "|" +
-                (free ? std::string() : node->options()) + ";");
-  }
-  return hash.digest();
 }
 
 struct Position {
@@ -127,8 +102,7 @@ Bytes Dataset::budget() const {
 }
 
 Bytes Dataset::bill() const {
-  std::vector<const Stage*> list;
-  list_stages(*node_, list);
+  const std::vector<const Stage*> list = all_stages(*node_);
   const int threads = threads_of(options_);
   const Bytes budget = this->budget();
   const Sizing sizing = sizing_for(budget);
@@ -235,8 +209,7 @@ void DatasetIterator::restore(const std::string& text) {
 
 PipelineReport DatasetIterator::report() const {
   PipelineReport report{.ledger = run_->ledger().figures(), .threads = run_->threads()};
-  std::vector<const Stage*> list;
-  list_stages(*dataset_.stage(), list);
+  const std::vector<const Stage*> list = all_stages(*dataset_.stage());
   for (const Stage* node : list) {
     StageReport line = describe_stage(*node, run_->sizing());
     const StageFigures& figures = run_->figures(*node);

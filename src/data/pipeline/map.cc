@@ -61,6 +61,8 @@ class Map final : public Stage {
            (most_slots(threads) - 1) * slot_bytes(sizing);
   }
   Bytes beside() const override { return facts_.beside; }
+  uint64_t contents() const override { return facts_.contents; }
+  bool draws() const override { return facts_.random && !facts_.seed; }
   bool uses_workers() const override { return parallel(); }
   std::string options() const override {
     if (!parallel()) return "";

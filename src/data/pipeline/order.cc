@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/pipeline/shelf.h"
 #include "data/pipeline/stages.h"
 #include "data/shuffle.h"
@@ -20,6 +21,7 @@ class Permute final : public Stage {
   }
   Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
   Bytes once(const Sizing& sizing) const override { return input().once(sizing); }
+  bool draws() const override { return !seed_; }
   std::string options() const override {
     return "permutation" + (seed_ ? ", seed " + std::to_string(*seed_) : "");
   }
@@ -27,6 +29,11 @@ class Permute final : public Stage {
     // The keys of its rounds are some 100 ns; an element costs more.
     const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
     return input().get(run, epoch, order(i));
+  }
+  bool puts() const override { return input().puts(); }
+  void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const override {
+    const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
+    input().put(run, epoch, order(i), to);
   }
 
  private:
@@ -60,6 +67,7 @@ class BufferShuffle final : public Stage {
     return input().floor(sizing) + out_bytes(sizing) +
            Shelf::bytes(spec_, places(sizing), out_bytes(sizing));
   }
+  bool draws() const override { return !seed_; }
   std::string options() const override {
     return (bytes_ > 0 ? format_bytes(bytes_) : std::to_string(elements_)) +
            (seed_ ? ", seed " + std::to_string(*seed_) : "");
@@ -141,6 +149,11 @@ class Sample final : public Stage {
     Bytes sum = 0;
     for (const StageRef& input : inputs_) sum += input->floor(sizing);
     return sum;
+  }
+
+  bool draws() const override { return !seed_; }
+  uint64_t contents() const override {
+    return xxh3(weights_.data(), weights_.size() * sizeof(double)) + (stop_ ? 1 : 0);
   }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {

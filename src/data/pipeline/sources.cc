@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/pipeline/stages.h"
 
 namespace pl {
@@ -19,6 +20,13 @@ Tensor row_of(const Tensor& tensor, int64_t row) {
   return copy;
 }
 
+uint64_t hash_of(const Tensors& tensors) {
+  Xxh3 hash;
+  for (const Tensor& tensor : tensors)
+    hash.update(tensor.data(), static_cast<size_t>(tensor.meta().bytes()));
+  return hash.digest();
+}
+
 class TensorSlices final : public Stage {
  public:
   TensorSlices(ElementSpec spec, Tensors tensors)
@@ -26,6 +34,7 @@ class TensorSlices final : public Stage {
     spec_ = std::move(spec);
     cardinality_ = tensors_[0].shape()[0];
     indexable_ = true;
+    for (const FieldSpec& field : spec_.fields) row_bytes_.push_back(field.known_bytes());
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
   Bytes beside() const override {
@@ -33,14 +42,23 @@ class TensorSlices final : public Stage {
     for (const Tensor& tensor : tensors_) sum += tensor.meta().bytes();
     return sum;
   }
+  uint64_t contents() const override { return hash_of(tensors_); }
   Element get(Run&, uint64_t, int64_t i) const override {
     Element out;
+    out.reserve(tensors_.size());
     for (const Tensor& tensor : tensors_) out.push_back(row_of(tensor, i));
     return out;
+  }
+  bool puts() const override { return true; }
+  void put(Run&, uint64_t, int64_t i, std::span<char* const> to) const override {
+    for (size_t f = 0; f < tensors_.size(); ++f)
+      std::memcpy(to[f], tensors_[f].data_as<char>() + i * row_bytes_[f],
+                  static_cast<size_t>(row_bytes_[f]));
   }
 
  private:
   Tensors tensors_;
+  std::vector<Bytes> row_bytes_;
 };
 
 class OneElement final : public Stage {
@@ -52,6 +70,7 @@ class OneElement final : public Stage {
     indexable_ = true;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  uint64_t contents() const override { return hash_of(tensors_); }
   Element get(Run&, uint64_t, int64_t) const override { return tensors_; }
 
  private:
@@ -71,6 +90,9 @@ class Range final : public Stage {
     indexable_ = true;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  uint64_t contents() const override {
+    return xxh3(std::to_string(begin_) + "+" + std::to_string(step_));
+  }
   Element get(Run&, uint64_t, int64_t i) const override {
     Tensor value(Meta{Dtype::int64, Shape()});
     *value.data_as<int64_t>() = begin_ + i * step_;
@@ -84,8 +106,12 @@ class Range final : public Stage {
 class ReaderNode final : public Stage {
  public:
   ReaderNode(const std::string& kind, ElementSpec spec, int64_t count, Reader read, Bytes max_bytes,
-             Bytes scratch)
-      : Stage(kind, {}), read_(std::move(read)), max_bytes_(max_bytes), scratch_(scratch) {
+             Bytes scratch, uint64_t contents)
+      : Stage(kind, {}),
+        read_(std::move(read)),
+        max_bytes_(max_bytes),
+        scratch_(scratch),
+        contents_(contents) {
     spec_ = std::move(spec);
     cardinality_ = count;
     indexable_ = true;
@@ -94,6 +120,7 @@ class ReaderNode final : public Stage {
     return bound_of(spec_, max_bytes_, sizing);
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing) + scratch_; }
+  uint64_t contents() const override { return contents_; }
   Element get(Run& run, uint64_t, int64_t i) const override {
     return guarded(name_, i, [&] {
       Element out = read_(i);
@@ -113,18 +140,23 @@ class ReaderNode final : public Stage {
 
   Reader read_;
   Bytes max_bytes_, scratch_;
+  uint64_t contents_;
 };
 
 class Generator final : public Stage {
  public:
-  Generator(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes)
-      : Stage("generator", {}), factory_(std::move(factory)), max_bytes_(max_bytes) {
+  Generator(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes, uint64_t contents)
+      : Stage("generator", {}),
+        factory_(std::move(factory)),
+        max_bytes_(max_bytes),
+        contents_(contents) {
     spec_ = std::move(spec);
   }
   Bytes out_bytes(const Sizing& sizing) const override {
     return bound_of(spec_, max_bytes_, sizing);
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  uint64_t contents() const override { return contents_; }
 
   IteratorRef iterate(Run& run, uint64_t) const override {
     class Iterate final : public Iterator {
@@ -167,6 +199,7 @@ class Generator final : public Stage {
  private:
   std::function<Pull()> factory_;
   Bytes max_bytes_;
+  uint64_t contents_;
 };
 
 }  // namespace
@@ -181,12 +214,13 @@ StageRef range_stage(int64_t begin, int64_t end, int64_t step) {
   return std::make_shared<Range>(begin, end, step);
 }
 StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
-                      Bytes max_bytes, Bytes scratch) {
+                      Bytes max_bytes, Bytes scratch, uint64_t contents) {
   return std::make_shared<ReaderNode>(kind, std::move(spec), count, std::move(read), max_bytes,
-                                      scratch);
+                                      scratch, contents);
 }
-StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes) {
-  return std::make_shared<Generator>(std::move(spec), std::move(factory), max_bytes);
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes,
+                         uint64_t contents) {
+  return std::make_shared<Generator>(std::move(spec), std::move(factory), max_bytes, contents);
 }
 
 }  // namespace pl

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/pipeline/workers.h"
 
 namespace pl {
@@ -42,6 +43,11 @@ class IndexIterator final : public Iterator {
   StageFigures& figures_;
   int64_t at_ = 0;
 };
+
+void list_stages(const Stage& node, std::vector<const Stage*>& list) {
+  for (const StageRef& input : node.inputs()) list_stages(*input, list);
+  if (std::find(list.begin(), list.end(), &node) == list.end()) list.push_back(&node);
+}
 
 uint64_t mix(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
@@ -93,6 +99,10 @@ Element Stage::get(Run&, uint64_t, int64_t) const {
   throw InternalError("[data] " + name_ + ": its elements come one after another");
 }
 
+void Stage::put(Run&, uint64_t, int64_t, std::span<char* const>) const {
+  throw InternalError("[data] " + name_ + ": its elements cannot be written to a place");
+}
+
 IteratorRef Stage::iterate(Run& run, uint64_t epoch) const {
   check(indexable_, "a stage that iterates or can be indexed");
   return std::make_unique<IndexIterator>(*this, run, epoch);
@@ -119,6 +129,31 @@ Run::~Run() = default;
 StageFigures& Run::figures(const Stage& node) {
   const auto at = figures_.find(&node);
   return at == figures_.end() ? others_ : *at->second;
+}
+
+std::vector<const Stage*> all_stages(const Stage& root) {
+  std::vector<const Stage*> list;
+  list_stages(root, list);
+  return list;
+}
+
+uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents) {
+  const std::vector<const Stage*> list = all_stages(root);
+  const bool seeded = !contents || std::any_of(list.begin(), list.end(),
+                                               [](const Stage* node) { return node->draws(); });
+  Xxh3 hash;
+  hash.update(seeded ? std::to_string(seed) : std::string());
+  for (const Stage* node : list) {
+    // How much is done at once or held does not change what comes out.
+    const std::string& name = node->name();
+    const bool free = node->inputs().size() == 1 &&
+                      node->cardinality() == node->inputs()[0]->cardinality() &&
+                      !name.starts_with("shuffle");
+    hash.update(name + "|" + node->spec().text() + "|" + std::to_string(node->cardinality()) + "|" +
+                (free ? std::string() : node->options()) + ";");
+    if (contents) hash.update(std::to_string(node->contents()) + ";");
+  }
+  return hash.digest();
 }
 
 uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place) {

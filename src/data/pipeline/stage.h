@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -120,11 +121,18 @@ class Stage {
   // Bytes outside of the budget: tables, tensors that were given, stacks of threads of its own.
   virtual Bytes beside() const { return 0; }
   virtual bool uses_workers() const { return false; }
+  // A hash of what decides elements and no name, signature or option shows: files, constants.
+  virtual uint64_t contents() const { return 0; }
+  virtual bool draws() const { return false; }  // by the pipeline's seed
   // Options in short, for tables: "32, drop_remainder".
   virtual std::string options() const { return ""; }
 
   // Element `i` of pass `epoch`, 0 <= i < cardinality. Any thread. Of indexable stages.
   virtual Element get(Run& run, uint64_t epoch, int64_t i) const;
+  // Where an element is a copy of what lies somewhere, it can be written to a place of another's,
+  // such as a row of a batch: one place for each field, whose sizes are known.
+  virtual bool puts() const { return false; }
+  virtual void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const;
   // By default: get() for one index after another.
   virtual IteratorRef iterate(Run& run, uint64_t epoch) const;
 
@@ -139,6 +147,13 @@ class Stage {
   bool indexable_ = false;
   std::vector<StageRef> inputs_;
 };
+
+// A stage and all in front of it, sources first.
+std::vector<const Stage*> all_stages(const Stage& root);
+// Of the stages and their signatures: whoever has the same one yields the same elements, if the
+// functions and files are the same. `contents`: of files and constants too, and of the seed only
+// where a stage draws by it.
+uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents = false);
 
 // A number for each (seed, epoch, place), for stages that draw at random.
 uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place);

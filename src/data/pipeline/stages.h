@@ -18,11 +18,12 @@ using Pull = std::function<std::optional<Element>()>;  // nothing: the end
 StageRef tensor_slices_stage(ElementSpec spec, Tensors tensors);
 StageRef tensors_stage(ElementSpec spec, Tensors tensors);
 StageRef range_stage(int64_t begin, int64_t end, int64_t step);
-StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes);
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes,
+                         uint64_t contents = 0);
 // Elements by index, made by `read` on any thread. `scratch`: what it needs besides its result.
 using Reader = std::function<Element(int64_t i)>;
 StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
-                      Bytes max_bytes = 0, Bytes scratch = 0);
+                      Bytes max_bytes = 0, Bytes scratch = 0, uint64_t contents = 0);
 
 // ---- one to one (map.cc)
 struct MapFacts {
@@ -32,12 +33,14 @@ struct MapFacts {
   Bytes scratch = -1;    // of a call besides what goes in and out; -1: as much as goes out
   std::optional<uint64_t> seed = {};  // none: the pipeline's
   Bytes beside = 0;                   // what the function holds, outside of the budget
+  bool random = false;                // it uses its key
+  uint64_t contents = 0;              // see Stage::contents
 };
 StageRef map_stage(StageRef input, MapFunction function, MapFacts facts, const std::string& kind);
 // Where a shuffle behind maps goes: in front of them.
 StageRef shuffled(StageRef input, const std::function<StageRef(StageRef)>& shuffle);
 
-// ---- groups (batch.cc)
+// ---- groups (batch.cc, padded.cc)
 StageRef batch_stage(StageRef input, int64_t size, bool drop_remainder);
 struct PadFacts {
   std::vector<Shape> shapes = {};  // of each field; kUnknown or none: the longest in the batch
@@ -45,6 +48,13 @@ struct PadFacts {
   Bytes max_bytes = 0;
 };
 StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts);
+struct BucketFacts {
+  std::function<int64_t(const Element&)> length;
+  std::vector<int64_t> boundaries, batch_sizes;
+  PadFacts pad = {};
+  bool to_boundary = false, no_padding = false, drop = false;
+};
+StageRef bucket_stage(StageRef input, BucketFacts facts);
 StageRef unbatch_stage(StageRef input);
 StageRef rebatch_stage(StageRef input, int64_t size, bool drop_remainder);
 StageRef window_stage(StageRef input, int64_t size, int64_t shift, int64_t stride);
@@ -77,7 +87,8 @@ StageRef ignore_errors_stage(StageRef input, bool log);
 
 // ---- ahead and kept (prefetch.cc, cached.cc)
 StageRef prefetch_stage(StageRef input, int64_t elements, Bytes bytes);
-StageRef cache_stage(StageRef input, Bytes bytes);
+StageRef cache_stage(StageRef input, int64_t elements, Bytes bytes);
+StageRef snapshot_stage(StageRef input, std::string folder, std::string key);
 
 // Elements that were skipped, for people: the first few messages.
 std::vector<std::string> skipped_messages(Run& run, const Stage& node);
