@@ -39,8 +39,12 @@ def merge(layer, **options):
 
 
 def masked(layer):
-    """The layer on sequences of which zeros are left out, from the states given."""
-    return lambda x, *states: layer(layers.Masking()(x), initial_state=list(states))
+    """The layer on sequences of which zeros are left out, from the states given. Keras drops the mask of a sequence
+    that is called with states; it is handed over here."""
+    def build(x, *states):
+        mask = keras.ops.any(keras.ops.not_equal(x, 0), axis=-1)
+        return layer(layers.Masking()(x), initial_state=list(states), mask=mask)
+    return build
 
 
 def masked_pair(layer, **options):
