@@ -130,8 +130,7 @@ struct BatchGradient {
       Wide<T> apart[N], g[N], result[N];
       gradients(b, at, apart, g);
 #pragma unroll
-      for (int j = 0; j < N; ++j)
-        result[j] = factor[j] * (g[j] - flat[j] - apart[j] * slope[j]);
+      for (int j = 0; j < N; ++j) result[j] = factor[j] * (g[j] - flat[j] - apart[j] * slope[j]);
       // Both are known before either is written: they may lie on dy and y.
       if (b.masked) store_narrow<N>(b.masked + at, g);
       store_narrow<N>(b.dx + at, result);
@@ -169,8 +168,7 @@ struct BatchGradientEnd {
 // All elements; a thread keeps to its channels, `across` threads have neighbouring ones.
 template <int N, class Body>
 __global__ void each_channel_row(Body body, BatchForm f, int across) {
-  const int64_t column =
-      (static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across) * N;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across) * N;
   if (column >= f.channels) return;
   const int down = kColumnThreads / across;
   const typename Body::template Lane<N> lane(body, column);
@@ -217,21 +215,20 @@ std::unique_ptr<Kernel> batch_gradient(const PrepareCall& call, Masked mask) {
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
           W* sums = reinterpret_cast<W*>(workspace + parts);
-          const BatchGradient<T> body{
-              .x = input<T>(in, 0),
-              .dy = input<T>(in, 4),
-              .y = mask == Masked::by_y ? input<T>(in, 5) : nullptr,
-              .mean = input<W>(in, 1),
-              .variance = input<W>(in, 2),
-              .gamma = input<W>(in, 3),
-              .beta = mask == Masked::by_x ? input<W>(in, 5) : nullptr,
-              .dx = output<T>(out, 0),
-              .masked = mask == Masked::by_y ? output<T>(out, 3) : nullptr,
-              .sums = sums,
-              .epsilon = static_cast<W>(epsilon),
-              .most = static_cast<W>(most),
-              .mask = mask,
-              .channels = f.channels};
+          const BatchGradient<T> body{.x = input<T>(in, 0),
+                                      .dy = input<T>(in, 4),
+                                      .y = mask == Masked::by_y ? input<T>(in, 5) : nullptr,
+                                      .mean = input<W>(in, 1),
+                                      .variance = input<W>(in, 2),
+                                      .gamma = input<W>(in, 3),
+                                      .beta = mask == Masked::by_x ? input<W>(in, 5) : nullptr,
+                                      .dx = output<T>(out, 0),
+                                      .masked = mask == Masked::by_y ? output<T>(out, 3) : nullptr,
+                                      .sums = sums,
+                                      .epsilon = static_cast<W>(epsilon),
+                                      .most = static_cast<W>(most),
+                                      .mask = mask,
+                                      .channels = f.channels};
           sum_columns<2, Pack<T>::kSize, W>(
               launch, plan, body,
               BatchGradientEnd<W>{body.variance, output<W>(out, 1), output<W>(out, 2), sums,
@@ -253,8 +250,8 @@ std::unique_ptr<Kernel> batch_moments(const PrepareCall& call) {
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
-          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 0),
-                            output<W>(out, 1), workspace);
+          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 0), output<W>(out, 1),
+                            workspace);
         },
         plan.bytes(2, sizeof(W)));
   });
@@ -291,8 +288,8 @@ std::unique_ptr<Kernel> batch_norm(const PrepareCall& call) {
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
-          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 1),
-                            output<W>(out, 2), workspace);
+          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 1), output<W>(out, 2),
+                            workspace);
           launch_channels<T>(launch, f,
                              Normalise<T>{.x = input<T>(in, 0),
                                           .added = nullptr,

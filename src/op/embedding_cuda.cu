@@ -44,9 +44,8 @@ __global__ void sort_keys(const int32_t* indices, uint32_t* keys, uint32_t* plac
 }
 
 // How many of a chunk's keys have each digit: counts (digits, chunks).
-__global__ void __launch_bounds__(kSortThreads) count_digits(const uint32_t* keys,
-                                                             uint32_t* counts, int64_t count,
-                                                             int shift) {
+__global__ void __launch_bounds__(kSortThreads)
+    count_digits(const uint32_t* keys, uint32_t* counts, int64_t count, int shift) {
   __shared__ uint32_t shared[kDigits];
   if (threadIdx.x < kDigits) shared[threadIdx.x] = 0;
   __syncthreads();
@@ -81,12 +80,9 @@ __global__ void __launch_bounds__(1024) sum_before(uint32_t* counts, int64_t tot
 }
 
 // Each key to its place: those with smaller digits, those of earlier chunks, those before it here.
-__global__ void __launch_bounds__(kSortThreads) place_keys(const uint32_t* keys,
-                                                           const uint32_t* places,
-                                                           const uint32_t* starts,
-                                                           uint32_t* sorted_keys,
-                                                           uint32_t* sorted_places, int64_t count,
-                                                           int shift) {
+__global__ void __launch_bounds__(kSortThreads)
+    place_keys(const uint32_t* keys, const uint32_t* places, const uint32_t* starts,
+               uint32_t* sorted_keys, uint32_t* sorted_places, int64_t count, int shift) {
   __shared__ uint16_t of_warp[kSortWarps][kDigits];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   for (int k = static_cast<int>(threadIdx.x); k < kSortWarps * kDigits; k += kSortThreads)
@@ -99,8 +95,7 @@ __global__ void __launch_bounds__(kSortThreads) place_keys(const uint32_t* keys,
   const uint32_t digit = exists ? (key >> shift) & (kDigits - 1) : kDigits;
   const uint32_t same = __match_any_sync(0xffffffffu, digit);
   const uint32_t lane = threadIdx.x % 32, earlier = same & ((1u << lane) - 1);
-  if (exists && earlier == 0)
-    of_warp[warp][digit] = static_cast<uint16_t>(__popc(same));
+  if (exists && earlier == 0) of_warp[warp][digit] = static_cast<uint16_t>(__popc(same));
   __syncthreads();
   if (!exists) return;
   uint32_t at = starts[digit * gridDim.x + blockIdx.x] + __popc(earlier);
@@ -128,10 +123,9 @@ constexpr int kSumDown = 8;
 
 // A block for each row of the table: 32 threads across, kSumDown down share out the places.
 template <class In, class Out>
-__global__ void __launch_bounds__(32 * kSumDown) sum_places(const uint32_t* first,
-                                                            const uint32_t* places, const In* dy,
-                                                            const Out* onto, Out* out,
-                                                            int64_t depth, int64_t width) {
+__global__ void __launch_bounds__(32 * kSumDown)
+    sum_places(const uint32_t* first, const uint32_t* places, const In* dy, const Out* onto,
+               Out* out, int64_t depth, int64_t width) {
   using A = Wide<In>;
   __shared__ A shared[kSumDown][33];
   for (int64_t v = blockIdx.x; v < depth; v += gridDim.x) {
@@ -193,18 +187,18 @@ std::unique_ptr<Kernel> embedding_gradient_kernel(const PrepareCall& call) {
             count_digits<<<chunks, kSortThreads, 0, launch.stream>>>(keys, counts, f.count,
                                                                      8 * pass);
             sum_before<<<1, 1024, 0, launch.stream>>>(counts, kDigits * f.chunks());
-            place_keys<<<chunks, kSortThreads, 0, launch.stream>>>(
-                keys, places, counts, other_keys, other_places, f.count, 8 * pass);
+            place_keys<<<chunks, kSortThreads, 0, launch.stream>>>(keys, places, counts, other_keys,
+                                                                   other_places, f.count, 8 * pass);
             std::swap(keys, other_keys);
             std::swap(places, other_places);
           }
         }
         find_firsts<<<launch.blocks(f.depth + 1, 256), 256, 0, launch.stream>>>(keys, first,
                                                                                 f.count, f.depth);
-        sum_places<In, Out><<<launch.blocks(f.depth, 1, 64), dim3(32, kSumDown), 0,
-                              launch.stream>>>(
-            first, places, input<In>(in, static_cast<int>(i) + 1),
-            i == 1 ? input<Out>(in, 0) : nullptr, output<Out>(out, 0), f.depth, f.width);
+        sum_places<In, Out>
+            <<<launch.blocks(f.depth, 1, 64), dim3(32, kSumDown), 0, launch.stream>>>(
+                first, places, input<In>(in, static_cast<int>(i) + 1),
+                i == 1 ? input<Out>(in, 0) : nullptr, output<Out>(out, 0), f.depth, f.width);
       },
       f.words() * static_cast<Bytes>(sizeof(uint32_t)));
 }
@@ -216,9 +210,10 @@ std::unique_ptr<Kernel> embedding(const PrepareCall& call) {
   return dispatch_real(call.in[0].dtype, [&]<class T>() {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (f.count * f.width > 0)
-        gather_rows<T><<<launch.blocks(f.count * f.width / Pack<T>::kSize + 1, 256), 256, 0,
-                         launch.stream>>>(input<T>(in, 0), input<int32_t>(in, 1),
-                                          output<T>(out, 0), f.count, f.depth, f.width);
+        gather_rows<T>
+            <<<launch.blocks(f.count * f.width / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
+                input<T>(in, 0), input<int32_t>(in, 1), output<T>(out, 0), f.count, f.depth,
+                f.width);
     });
   });
 }

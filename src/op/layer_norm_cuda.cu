@@ -55,8 +55,7 @@ __global__ void normalise_rows(NormRows f, const T* x, const Wide<T>* gamma, con
         squares += row.at[p][j] * row.at[p][j];
       }
     });
-    const W inverse =
-        W(1) / sqrt_of(warp_all(squares, Plus{}) * share + static_cast<W>(epsilon));
+    const W inverse = W(1) / sqrt_of(warp_all(squares, Plus{}) * share + static_cast<W>(epsilon));
     Row::each_pack(f.features, [&](int p, int64_t column) {
       W scale[Row::kSize], shift[Row::kSize];
 #pragma unroll
@@ -93,9 +92,8 @@ __global__ void normalise_long_rows(NormRows f, const T* x, const Wide<T>* gamma
                 [&](W v, int64_t) { squares += (v - average) * (v - average); });
     const W variance = block_all(squares, W(0), shared, Plus{}) / static_cast<W>(f.features);
     const W inverse = W(1) / sqrt_of(variance + static_cast<W>(epsilon));
-    map_row(row, y + r * f.features, f.features, thread, threads, [&](W v, int64_t j) {
-      return (v - average) * inverse * gamma[j] + beta[j];
-    });
+    map_row(row, y + r * f.features, f.features, thread, threads,
+            [&](W v, int64_t j) { return (v - average) * inverse * gamma[j] + beta[j]; });
     if (thread == 0) {
       mean[r] = average;
       rstd[r] = inverse;
@@ -238,9 +236,9 @@ std::unique_ptr<Kernel> layer_norm_gradient(const PrepareCall& call) {
       if (f.rows == 0) return;
       const int packs = packs_of_lane<T>(f.features);
       auto go = [&](auto* kernel, unsigned blocks, unsigned threads) {
-        kernel<<<blocks, threads, 0, launch.stream>>>(
-            f, input<T>(in, 0), input<W>(in, 1), input<W>(in, 2), input<W>(in, 3),
-            input<T>(in, 4), output<T>(out, 0));
+        kernel<<<blocks, threads, 0, launch.stream>>>(f, input<T>(in, 0), input<W>(in, 1),
+                                                      input<W>(in, 2), input<W>(in, 3),
+                                                      input<T>(in, 4), output<T>(out, 0));
       };
       if (packs == 0) return go(norm_gradient_long_rows<T>, launch.blocks(f.rows, 1), 256);
       with_packs(packs, [&]<int kPacks>() {
@@ -254,8 +252,8 @@ std::unique_ptr<Kernel> layer_norm_parameter_gradient(const PrepareCall& call) {
   const NormRows f = norm_rows(call);
   return dispatch_real(call.in[0].dtype, [&]<class T>() {
     using W = Wide<T>;
-    const ColumnPlan plan = column_plan(1, f.rows, f.features, Pack<T>::kSize,
-                                        backend_of(call).multiprocessors());
+    const ColumnPlan plan =
+        column_plan(1, f.rows, f.features, Pack<T>::kSize, backend_of(call).multiprocessors());
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {

@@ -105,18 +105,15 @@ __device__ void real_points(const Point& c, T (&a)[N], const T (&b)[N]) {
     case TileOp::sign:
       return each(a, b, [](W p, W) { return p > W(0) ? W(1) : p < W(0) ? W(-1) : p; });
     case TileOp::softplus:
-      return each(a, b, [](W p, W) {
-        return (p < W(0) ? W(0) : p) + log1p_of(exp_of(-abs_of(p)));
-      });
+      return each(a, b,
+                  [](W p, W) { return (p < W(0) ? W(0) : p) + log1p_of(exp_of(-abs_of(p))); });
     case TileOp::scale:
       return each(a, b, [=](W p, W) { return p * x + y; });
     case TileOp::relu:
-      if (c.clipped)
-        return each(a, b, [=](W p, W) { return p <= W(0) ? W(0) : p >= x ? x : p; });
+      if (c.clipped) return each(a, b, [=](W p, W) { return p <= W(0) ? W(0) : p >= x ? x : p; });
       return each(a, b, [](W p, W) { return p <= W(0) ? W(0) : p; });
     case TileOp::relu_gradient:
-      if (c.clipped)
-        return each(a, b, [=](W p, W q) { return p > W(0) && p < x ? q : W(0); });
+      if (c.clipped) return each(a, b, [=](W p, W q) { return p > W(0) && p < x ? q : W(0); });
       return each(a, b, [](W p, W q) { return p > W(0) ? q : W(0); });
     case TileOp::leaky_relu:
       return each(a, b, [=](W p, W) { return p > W(0) ? p : x * p; });
@@ -325,10 +322,10 @@ std::unique_ptr<Kernel> transpose(const PrepareCall& call) {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (walk.total == 0) return;
       if (tiled)
-        transpose_tiles<T><<<launch.blocks(walk.total, kTile * kTile), dim3(kTile, 8), 0,
-                             launch.stream>>>(input<T>(in, 0), output<T>(out, 0),
-                                              walk.sizes[last - 1], walk.sizes[last],
-                                              walk.rank == 3 ? walk.sizes[0] : 1);
+        transpose_tiles<T>
+            <<<launch.blocks(walk.total, kTile * kTile), dim3(kTile, 8), 0, launch.stream>>>(
+                input<T>(in, 0), output<T>(out, 0), walk.sizes[last - 1], walk.sizes[last],
+                walk.rank == 3 ? walk.sizes[0] : 1);
       else
         strided_copy<T><<<launch.blocks(walk.total, 256), 256, 0, launch.stream>>>(
             input<T>(in, 0), output<T>(out, 0), walk);

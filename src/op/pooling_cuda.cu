@@ -89,8 +89,8 @@ __global__ void avg_pool_elements(PoolForm f, const T* x, T* y, int64_t total) {
     for (int64_t ih = max(int64_t{0}, top); ih < min(h.in, top + h.kernel); ++ih)
       for (int64_t iw = max(int64_t{0}, left); iw < min(w.in, left + w.kernel); ++iw)
         sum += widen(x[((at.b * h.in + ih) * w.in + iw) * f.channels + at.c]);
-    y[i] = static_cast<T>(sum * (Wide<T>(1) / static_cast<Wide<T>>(inside_count(h, at.h) *
-                                                                   inside_count(w, at.w))));
+    y[i] = static_cast<T>(
+        sum * (Wide<T>(1) / static_cast<Wide<T>>(inside_count(h, at.h) * inside_count(w, at.w))));
   }
 }
 template <class T>
@@ -146,8 +146,8 @@ std::unique_ptr<Kernel> avg_pool(const PrepareCall& call) {
   return pool_kernel(call, call.in[0].dtype,
                      [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
                                   void* const* out, int64_t total) {
-                       avg_pool_elements<T><<<blocks, 256, 0, stream>>>(
-                           f, input<T>(in, 0), output<T>(out, 0), total);
+                       avg_pool_elements<T><<<blocks, 256, 0, stream>>>(f, input<T>(in, 0),
+                                                                        output<T>(out, 0), total);
                      });
 }
 std::unique_ptr<Kernel> avg_pool_gradient(const PrepareCall& call) {
@@ -213,8 +213,7 @@ __global__ void resize_elements(ResizeForm f, const T* x, T* y, int64_t total) {
 }
 
 // New positions that may be made of old position i, along an axis: [first, last).
-__device__ inline void made_of(int64_t i, int64_t from, int64_t to, int64_t* first,
-                               int64_t* last) {
+__device__ inline void made_of(int64_t i, int64_t from, int64_t to, int64_t* first, int64_t* last) {
   // (o + 1/2) * from / to is within one and a half of i + 1/2; the ends reach further.
   *first = i == 0 ? 0 : max(int64_t{0}, (2 * i - 2) * to / (2 * from) - 1);
   *last = i == from - 1 ? to : min(to, (2 * i + 4) * to / (2 * from) + 2);
@@ -243,8 +242,8 @@ __global__ void resize_gradient_elements(ResizeForm f, const T* dy, T* dx, int64
         if (cols.second == at.w) across += cols.share;
         if (across == W(0)) continue;
         if (!f.bilinear) across = 1;
-        sum += widen(dy[((at.b * f.tall + oh) * f.wide + ow) * f.channels + at.c]) *
-               (down * across);
+        sum +=
+            widen(dy[((at.b * f.tall + oh) * f.wide + ow) * f.channels + at.c]) * (down * across);
       }
     }
     dx[i] = static_cast<T>(sum);
@@ -264,8 +263,8 @@ std::unique_ptr<Kernel> resize_kernel(const PrepareCall& call, bool gradient,
                          resize_gradient_elements<T><<<blocks, 256, 0, stream>>>(
                              f, input<T>(in, 0), output<T>(out, 0), total);
                        else
-                         resize_elements<T><<<blocks, 256, 0, stream>>>(
-                             f, input<T>(in, 0), output<T>(out, 0), total);
+                         resize_elements<T><<<blocks, 256, 0, stream>>>(f, input<T>(in, 0),
+                                                                        output<T>(out, 0), total);
                      });
 }
 

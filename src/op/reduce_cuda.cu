@@ -80,8 +80,7 @@ __global__ void reduce_each(const In* x, Out* y, ReduceAxes kept, ReduceAxes red
     A total = R::start();
     for (int64_t k = 0; k < reduced.count; ++k)
       total = typename R::Join()(
-          total, static_cast<A>(
-                     widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
+          total, static_cast<A>(widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
     y[o] = static_cast<Out>(total);
   }
 }
@@ -128,8 +127,9 @@ template <class R, class In, class Out>
 std::unique_ptr<Kernel> runs_kernel(const PrepareCall& call, int64_t outer, int64_t reduced) {
   using A = typename R::Part;
   constexpr int64_t kPiece = 16384;
-  const int64_t pieces =
-      outer >= backend_of(call).multiprocessors() * int64_t{2} ? 1 : (reduced + kPiece - 1) / kPiece;
+  const int64_t pieces = outer >= backend_of(call).multiprocessors() * int64_t{2}
+                             ? 1
+                             : (reduced + kPiece - 1) / kPiece;
   const int64_t piece = pieces > 1 ? kPiece : reduced;
   const int threads = reduced >= 4096 ? 512 : reduced >= 512 ? 128 : 32;
   return make_kernel(
@@ -171,8 +171,8 @@ std::unique_ptr<Kernel> each_kernel(const PrepareCall& call) {
 template <class In, class Out>
 std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&form)[3]) {
   using A = Wide<In>;
-  const ColumnPlan plan = column_plan(form[0], form[1], form[2], Pack<In>::kSize,
-                                      backend_of(call).multiprocessors());
+  const ColumnPlan plan =
+      column_plan(form[0], form[1], form[2], Pack<In>::kSize, backend_of(call).multiprocessors());
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {

@@ -63,8 +63,8 @@ __device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
 // term.add(row, column, sums): adds what row `row` of all (outer * rows) has for N columns from
 // `column` on to sums[K][N] of type A.
 template <int K, int N, class A, class Term>
-__global__ void __launch_bounds__(kColumnThreads) column_parts(ColumnPlan plan, Term term,
-                                                               A* parts) {
+__global__ void __launch_bounds__(kColumnThreads)
+    column_parts(ColumnPlan plan, Term term, A* parts) {
   __shared__ A shared[kColumnThreads * N];
   const int tx = static_cast<int>(threadIdx.x) % plan.across;
   const int ty = static_cast<int>(threadIdx.x) / plan.across;
@@ -132,7 +132,8 @@ __global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* pa
   }
 }
 
-// Both kernels; `parts` has plan.bytes(K, sizeof(A)). N: a pack's columns, where plan.width says so.
+// Both kernels; `parts` has plan.bytes(K, sizeof(A)). N: a pack's columns, where plan.width says
+// so.
 template <int K, int N, class A, class Term, class End>
 void sum_columns(const Launch& launch, const ColumnPlan& plan, const Term& term, const End& end,
                  void* parts) {
