@@ -89,13 +89,17 @@ template <class T>
 struct ColumnTerm {
   const T* x;
   int64_t columns;
-  template <int N, class A>
-  __device__ void add(int64_t row, int64_t column, A (&sums)[1][N]) const {
-    Wide<T> values[N];
-    load_wide<N>(x + row * columns + column, values);
+  template <int N>
+  struct Lane {
+    __device__ Lane(const ColumnTerm&, int64_t) {}
+    template <class A>
+    __device__ void add(const ColumnTerm& t, int64_t row, int64_t column, A (&sums)[1][N]) const {
+      Wide<T> values[N];
+      load_wide<N>(t.x + row * t.columns + column, values);
 #pragma unroll
-    for (int j = 0; j < N; ++j) sums[0][j] += values[j];
-  }
+      for (int j = 0; j < N; ++j) sums[0][j] += values[j];
+    }
+  };
 };
 template <class Out>
 struct ColumnSumEnd {
@@ -207,6 +211,11 @@ std::unique_ptr<Kernel> reduce_sum(const PrepareCall& call) {
   return dispatch_number(from, [&]<class T>() { return reduce_kernel<SumOf, T, T>(call); });
 }
 std::unique_ptr<Kernel> reduce_max(const PrepareCall& call) {
+  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
+  if (from == Dtype::bfloat16 && to == Dtype::float32)
+    return reduce_kernel<MaxOf, Bf16, float>(call);
+  if (from == Dtype::float16 && to == Dtype::float32)
+    return reduce_kernel<MaxOf, Half, float>(call);
   return dispatch_number(call.in[0].dtype,
                          [&]<class T>() { return reduce_kernel<MaxOf, T, T>(call); });
 }
