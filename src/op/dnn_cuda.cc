@@ -27,6 +27,7 @@ using TensorOf = std::shared_ptr<fe::graph::Tensor_attributes>;
 using Dims = std::vector<int64_t>;
 
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
+constexpr Bytes kMostPiece = 256 * kMiB;  // of attention's workspace
 
 fe::DataType_t type_of(Dtype dtype) {
   if (dtype == Dtype::bfloat16) return fe::DataType_t::BFLOAT16;
@@ -66,14 +67,15 @@ class DnnGraph {
         .set_data_type(type_of(dtype));
   }
 
-  // False: the library has no plan for it. `exact`: float32 as it is.
-  bool build(bool exact) {
+  // False: the library has no plan for it. `exact`: float32 as it is. `chosen`: the operation's own
+  // options say whether it is deterministic, and its workspace has no limit.
+  bool build(bool exact, bool chosen = false) {
     if (graph_.validate().is_bad() || graph_.build_operation_graph(handle_).is_bad() ||
         graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
       return false;
-    graph_.deselect_workspace_greater_than(kMostWorkspace);
+    if (!chosen) graph_.deselect_workspace_greater_than(kMostWorkspace);
     std::vector<fe::NumericalNote_t> notes;
-    if (backend_.deterministic()) notes.push_back(fe::NumericalNote_t::NONDETERMINISTIC);
+    if (backend_.deterministic() && !chosen) notes.push_back(fe::NumericalNote_t::NONDETERMINISTIC);
     if (exact) {
       notes.push_back(fe::NumericalNote_t::TENSOR_CORE);
       notes.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
@@ -121,10 +123,13 @@ Dims head_strides(Dim positions, Dim stride, Dim size) {
 
 enum : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
 
+// `pieces`: the batch is worked off in so many, since the workspace grows with it.
 class AttentionDnn final : public Kernel {
  public:
-  AttentionDnn(CudaBackend& backend, const AttentionForm& form, Dtype dtype, bool gradient)
-      : f_(form), dtype_(dtype), gradient_(gradient), graph_(backend) {
+  AttentionDnn(CudaBackend& backend, const AttentionForm& form, Dtype dtype, bool gradient,
+               Dim pieces)
+      : f_(form), pieces_(pieces), dtype_(dtype), gradient_(gradient), graph_(backend) {
+    f_.batch /= pieces;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
     library = "cudnn";
   }
@@ -159,36 +164,49 @@ class AttentionDnn final : public Kernel {
       graph_.output(dk, kDk, dtype_, keys, kv_strides);
       graph_.output(dv, kDv, dtype_, keys, kv_strides);
     }
-    if (!graph_.build(false)) return false;
+    if (!graph_.build(false, true)) return false;
     workspace_bytes = graph_.workspace();
-    key = graph_.name();
+    key = graph_.name() + (pieces_ > 1 ? "/" + std::to_string(pieces_) : "");
     return true;
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {
-    set_heads(kQ, in);
-    if (gradient_) {
-      const int first = f_.packed ? 1 : 3;
-      graph_.set(kOut, in[first]);
-      graph_.set(kLse, in[first + 1]);
-      graph_.set(kDout, in[first + 2]);
-      set_heads(kDq, out);
-    } else {
-      graph_.set(kOut, out[0]);
-      graph_.set(kLse, out[1]);
+    const Dim lse_bytes = f_.batch * f_.heads * f_.queries * size_of(Dtype::float32);
+    const Dim out_bytes = f_.batch * f_.queries * f_.heads * f_.size * size_of(dtype_);
+    auto part = [](void* whole, Dim bytes, Dim piece) {
+      return static_cast<char*>(whole) + piece * bytes;
+    };
+    for (Dim piece = 0; piece < pieces_; ++piece) {
+      set_heads(kQ, in, piece);
+      if (gradient_) {
+        const int first = f_.packed ? 1 : 3;
+        graph_.set(kOut, part(in[first], out_bytes, piece));
+        graph_.set(kLse, part(in[first + 1], lse_bytes, piece));
+        graph_.set(kDout, part(in[first + 2], out_bytes, piece));
+        set_heads(kDq, out, piece);
+      } else {
+        graph_.set(kOut, part(out[0], out_bytes, piece));
+        graph_.set(kLse, part(out[1], lse_bytes, piece));
+      }
+      graph_.run(workspace);
     }
-    graph_.run(workspace);
   }
 
  private:
-  // q, k and v, or their gradients, which may lie in one tensor.
-  void set_heads(int64_t first, void* const* operands) {
+  // q, k and v of a piece, or their gradients, which may lie in one tensor.
+  void set_heads(int64_t first, void* const* operands, Dim piece) {
     const Dim width = f_.heads * f_.size * size_of(dtype_);
-    for (int i = 0; i < 3; ++i)
-      graph_.set(first + i, f_.packed ? static_cast<char*>(operands[0]) + i * width : operands[i]);
+    for (int i = 0; i < 3; ++i) {
+      const Dim positions = i == 0 ? f_.queries : f_.keys;
+      const Dim stride = i == 0 ? f_.q_stride : f_.kv_stride;
+      const Dim at = piece * f_.batch * positions * stride * size_of(dtype_);
+      graph_.set(first + i, f_.packed ? static_cast<char*>(operands[0]) + at + i * width
+                                      : static_cast<char*>(operands[i]) + at);
+    }
   }
 
   AttentionForm f_;
+  Dim pieces_;
   Dtype dtype_;
   bool gradient_;
   DnnGraph graph_;
@@ -201,8 +219,19 @@ std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient)
   if (!is_narrow(dtype) || f.batch * f.heads * f.queries * f.keys == 0 || f.size % 8 != 0 ||
       f.size > 128 || (gradient && call.in.size() > operands + 3))
     return nullptr;
-  auto kernel = std::make_unique<AttentionDnn>(backend_of(call), f, dtype, gradient);
-  return kernel->prepare(backend_of(call).deterministic()) ? std::move(kernel) : nullptr;
+  const bool deterministic = backend_of(call).deterministic();
+  for (Dim pieces = 1; pieces <= f.batch;) {
+    if (f.batch % pieces != 0) {
+      ++pieces;
+      continue;
+    }
+    auto kernel = std::make_unique<AttentionDnn>(backend_of(call), f, dtype, gradient, pieces);
+    if (!kernel->prepare(deterministic)) return nullptr;
+    if (kernel->workspace_bytes <= kMostPiece || pieces == f.batch) return kernel;
+    const Dim wanted = (kernel->workspace_bytes + kMostPiece - 1) / kMostPiece;
+    pieces = std::min(f.batch, std::max(pieces + 1, pieces * wanted));
+  }
+  return nullptr;
 }
 
 // ---- convolutions
