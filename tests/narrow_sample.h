@@ -31,8 +31,8 @@ NarrowInputs narrow_inputs(const Op& op, const Sample& sample, Dtype dtype) {
     for (int64_t k = 0; k < values[i].meta().elements(); ++k) {
       const Narrow rounded(values[i].data_as<float>()[k]);
       if (rounds) result.in[i].data_as<Narrow>()[k] = rounded;
-      result.exact[i].data_as<double>()[k] = static_cast<double>(
-          rounds ? static_cast<float>(rounded) : values[i].data_as<float>()[k]);
+      result.exact[i].data_as<double>()[k] =
+          static_cast<double>(rounds ? static_cast<float>(rounded) : values[i].data_as<float>()[k]);
     }
   }
   return result;

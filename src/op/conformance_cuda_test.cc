@@ -83,8 +83,7 @@ class FencedDevice {
   }
   static std::vector<unsigned char> content(const char* data, Bytes bytes) {
     std::vector<unsigned char> result(static_cast<size_t>(bytes));
-    if (bytes > 0)
-      check(cudaMemcpy(result.data(), data, result.size(), cudaMemcpyDeviceToHost));
+    if (bytes > 0) check(cudaMemcpy(result.data(), data, result.size(), cudaMemcpyDeviceToHost));
     return result;
   }
   static bool intact(const char* data, Bytes bytes) {
@@ -166,7 +165,8 @@ GuardedResult CudaConformance::run(Kernel& kernel, const Tensors& in, const Meta
   for (size_t i = 0; i < ins.size(); ++i) {
     const Bytes bytes = in[i].meta().bytes();
     const char* data = static_cast<char*>(ins[i]);
-    if (!FencedDevice::intact(data, bytes)) result.fault = "wrote around input " + std::to_string(i);
+    if (!FencedDevice::intact(data, bytes))
+      result.fault = "wrote around input " + std::to_string(i);
     if (!replaced[i] && bytes > 0 &&
         std::memcmp(FencedDevice::content(data, bytes).data(), in[i].data(),
                     static_cast<size_t>(bytes)) != 0)

@@ -61,7 +61,8 @@
 namespace pl {
 namespace {
 
-CudaVariant of(const Op& op, const char* name, std::unique_ptr<Kernel> (*prepare)(const PrepareCall&)) {
+CudaVariant of(const Op& op, const char* name,
+               std::unique_ptr<Kernel> (*prepare)(const PrepareCall&)) {
   return {&op, {name, DeviceKind::cuda, prepare}};
 }
 

@@ -1,6 +1,6 @@
-// CUDA kernels by cuDNN, through cudnn-frontend: convolutions and attention. Plans are chosen by the
-// library's heuristic when a kernel is prepared, deterministic ones unless the backend is not, and
-// the library's own workspace is the kernel's.
+// CUDA kernels by cuDNN, through cudnn-frontend: convolutions and attention. Plans are chosen by
+// the library's heuristic when a kernel is prepared, deterministic ones unless the backend is not,
+// and the library's own workspace is the kernel's.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
 
@@ -246,7 +246,8 @@ Dims image_strides(Dim height, Dim width, Dim channels) {
 // Kernels are (taps, C, O) here and (O, taps, C) there: turned around in workspace.
 class ConvDnn final : public Kernel {
  public:
-  ConvDnn(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind, const Metas& out)
+  ConvDnn(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind,
+          const Metas& out)
       : backend_(backend), f_(form), dtype_(dtype), weights_(dtype), kind_(kind), graph_(backend) {
     if (kind == ConvKind::weight_gradient) out_ = out[0].dtype;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;

@@ -1,10 +1,10 @@
 // CUDA kernels of fused_pointwise, update and sum_squares: compiled for the program at hand.
+#include "backend/cuda/cuda_libraries.h"
 #include "op/broadcast.h"
 #include "op/cuda/kernel-inl.h"
 #include "op/cuda/kernels.h"
 #include "op/cuda/runtime_code.h"
 #include "op/cuda/tile_source.h"
-#include "backend/cuda/cuda_libraries.h"
 #include "op/fused_pointwise.h"
 #include "op/update.h"
 
@@ -64,18 +64,18 @@ std::unique_ptr<Kernel> step_kernel(const PrepareCall& call, bool sums) {
   const auto program = step_program_of(call.attrs, static_cast<int>(tensors));
   if (!program || (call.in[0].dtype != Dtype::float32 && call.in[0].dtype != Dtype::float64))
     return nullptr;
-  TileSource source{.tile = program->tile,
-                    .scalars = program->scalars,
-                    .uses = program->uses,
-                    .outputs = program->outputs,
-                    .tensors = Metas(call.in.begin(),
-                                     call.in.begin() + static_cast<std::ptrdiff_t>(tensors)),
-                    .shape = {},
-                    .dtype = call.in[0].dtype,
-                    .params = static_cast<int>(call.in.size()) - 1,
-                    .flag = guarded ? static_cast<int>(call.in.size()) - 2 : -1,
-                    .sums = sums,
-                    .starts = {}};
+  TileSource source{
+      .tile = program->tile,
+      .scalars = program->scalars,
+      .uses = program->uses,
+      .outputs = program->outputs,
+      .tensors = Metas(call.in.begin(), call.in.begin() + static_cast<std::ptrdiff_t>(tensors)),
+      .shape = {},
+      .dtype = call.in[0].dtype,
+      .params = static_cast<int>(call.in.size()) - 1,
+      .flag = guarded ? static_cast<int>(call.in.size()) - 2 : -1,
+      .sums = sums,
+      .starts = {}};
   for (const Meta& meta : source.tensors) {
     const Shape before = source.shape;
     broadcast_shapes(before, meta.shape, &source.shape);
@@ -92,8 +92,7 @@ std::unique_ptr<Kernel> fused_pointwise(const PrepareCall& call) {
   TileSource source{.tile = *program,
                     .scalars = {},
                     .uses = {},
-                    .outputs = {program->operands +
-                                static_cast<int64_t>(program->code.size()) - 1},
+                    .outputs = {program->operands + static_cast<int64_t>(program->code.size()) - 1},
                     .tensors = call.in,
                     .shape = call.out[0].shape,
                     .dtype = call.out[0].dtype,

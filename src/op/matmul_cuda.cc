@@ -48,8 +48,7 @@ class MatmulCuda final : public Kernel {
     const void* bias = form_.bias ? in[2] : nullptr;
     const auto bytes = static_cast<size_t>(out_.bytes());
     if (onto_ && in[0] != out[0] && bytes > 0)
-      cuda_check(cudaMemcpyAsync(out[0], in[0], bytes, cudaMemcpyDeviceToDevice,
-                                 backend_.stream()),
+      cuda_check(cudaMemcpyAsync(out[0], in[0], bytes, cudaMemcpyDeviceToDevice, backend_.stream()),
                  "matmul");
     const int first = onto_ ? 1 : 0;
     if (product_)
@@ -84,19 +83,18 @@ class BatchMatmulCuda final : public Kernel {
     if (out_.elements() == 0 || f.k == 0) return true;
     const bool shared = f.inner == 1;
     calls_ = shared ? 1 : f.outer;
-    product_ = Product::prepare(
-        backend_, {.m = f.m,
-                   .n = f.n,
-                   .k = f.k,
-                   .transpose_a = f.transpose_a,
-                   .transpose_b = f.transpose_b,
-                   .in = in,
-                   .out = out_.dtype,
-                   .batch = shared ? f.outer : f.inner,
-                   .a_step = f.m * f.k,
-                   .b_step = shared ? 0 : f.k * f.n,
-                   .c_step = f.m * f.n,
-                   .alignment = calls_ == 1 ? 256 : size_of(in)});
+    product_ = Product::prepare(backend_, {.m = f.m,
+                                           .n = f.n,
+                                           .k = f.k,
+                                           .transpose_a = f.transpose_a,
+                                           .transpose_b = f.transpose_b,
+                                           .in = in,
+                                           .out = out_.dtype,
+                                           .batch = shared ? f.outer : f.inner,
+                                           .a_step = f.m * f.k,
+                                           .b_step = shared ? 0 : f.k * f.n,
+                                           .c_step = f.m * f.n,
+                                           .alignment = calls_ == 1 ? 256 : size_of(in)});
     if (!product_) return false;
     key = product_->key();
     workspace_bytes = product_->workspace_bytes();
@@ -108,8 +106,7 @@ class BatchMatmulCuda final : public Kernel {
     const BatchMatmulForm& f = form_;
     if (!product_) {
       if (out_.elements() > 0)
-        cuda_check(cudaMemsetAsync(out[0], 0, static_cast<size_t>(out_.bytes()),
-                                   backend_.stream()),
+        cuda_check(cudaMemsetAsync(out[0], 0, static_cast<size_t>(out_.bytes()), backend_.stream()),
                    "batch_matmul");
       return;
     }
@@ -130,8 +127,8 @@ class BatchMatmulCuda final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> matmul(const PrepareCall& call) {
-  auto kernel = std::make_unique<MatmulCuda>(backend_of(call), call,
-                                             matmul_form(call.in, call.attrs), false);
+  auto kernel =
+      std::make_unique<MatmulCuda>(backend_of(call), call, matmul_form(call.in, call.attrs), false);
   return kernel->prepare(call.in[0].dtype) ? std::move(kernel) : nullptr;
 }
 std::unique_ptr<Kernel> matmul_accumulate(const PrepareCall& call) {
@@ -194,23 +191,21 @@ class LinearCrossEntropyCuda final : public Kernel {
       set.logits->run(h, in[1], logits, scratch);
       if (f_.bias >= 0)
         launch_bias(backend_, dtype_, logits, wide(dtype_), in[f_.bias], count, f_.classes, false);
-      launch_head_rows({backend_.stream(), backend_.multiprocessors()}, dtype_,
-                       {.labels = static_cast<const int32_t*>(in[2]) + first,
-                        .dloss = f_.dloss < 0
-                                     ? nullptr
-                                     : static_cast<const char*>(in[f_.dloss]) + first * full,
-                        .loss = static_cast<char*>(out[0]) + first * full,
-                        .correct = static_cast<float*>(out[f_.correct]) + first},
-                       logits, count, f_.classes);
+      launch_head_rows(
+          {backend_.stream(), backend_.multiprocessors()}, dtype_,
+          {.labels = static_cast<const int32_t*>(in[2]) + first,
+           .dloss = f_.dloss < 0 ? nullptr : static_cast<const char*>(in[f_.dloss]) + first * full,
+           .loss = static_cast<char*>(out[0]) + first * full,
+           .correct = static_cast<float*>(out[f_.correct]) + first},
+          logits, count, f_.classes);
       if (f_.dw < 0) continue;
       Product& onto = first == 0 && !f_.accumulate() ? *set.first_dw : *set.dw;
       // dW is h^T x dlogits, or its transpose; h is read before dh may take its place.
       onto.run(f_.transpose_b ? logits : h, f_.transpose_b ? h : logits, out[f_.dw], scratch);
       if (f_.dbias >= 0)
-        launch_bias_gradient(backend_, dtype_, logits, out[f_.dbias], count, f_.classes,
-                             first > 0, logits + sums_at_);
-      set.dh->run(logits, in[1], static_cast<char*>(out[f_.dh]) + first * f_.inner * size,
-                  scratch);
+        launch_bias_gradient(backend_, dtype_, logits, out[f_.dbias], count, f_.classes, first > 0,
+                             logits + sums_at_);
+      set.dh->run(logits, in[1], static_cast<char*>(out[f_.dh]) + first * f_.inner * size, scratch);
     }
     check_launch(key.c_str());
   }
@@ -230,15 +225,12 @@ class LinearCrossEntropyCuda final : public Kernel {
 
   bool prepare_set(Set& set, Dim rows) {
     const bool tb = f_.transpose_b;
-    set.logits = product({.m = rows,
-                          .n = f_.classes,
-                          .k = f_.inner,
-                          .transpose_b = tb,
-                          .out = dtype_});
+    set.logits =
+        product({.m = rows, .n = f_.classes, .k = f_.inner, .transpose_b = tb, .out = dtype_});
     if (!set.logits) return false;
     if (f_.dw < 0) return true;
-    set.dh = product(
-        {.m = rows, .n = f_.inner, .k = f_.classes, .transpose_b = !tb, .out = dtype_});
+    set.dh =
+        product({.m = rows, .n = f_.inner, .k = f_.classes, .transpose_b = !tb, .out = dtype_});
     ProductForm dw{.m = tb ? f_.classes : f_.inner,
                    .n = tb ? f_.inner : f_.classes,
                    .k = rows,
@@ -262,8 +254,7 @@ class LinearCrossEntropyCuda final : public Kernel {
       cudaMemsetAsync(out[f_.dw], 0, weights, backend_.stream());
     }
     if (f_.rows == 0 && f_.dbias >= 0)
-      cudaMemsetAsync(out[f_.dbias], 0, static_cast<size_t>(f_.classes) * size,
-                      backend_.stream());
+      cudaMemsetAsync(out[f_.dbias], 0, static_cast<size_t>(f_.classes) * size, backend_.stream());
   }
 
   CudaBackend& backend_;

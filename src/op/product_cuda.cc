@@ -90,9 +90,8 @@ struct Product::State {
       api.preference_set(preference, which, &alignment, sizeof alignment);
     cublasLtMatmulHeuristicResult_t found[4];
     int count = 0;
-    const cublasStatus_t status =
-        api.heuristic(static_cast<cublasLtHandle_t>(backend.blas_lt()), desc, b, a, c, c,
-                      preference, 4, found, &count);
+    const cublasStatus_t status = api.heuristic(static_cast<cublasLtHandle_t>(backend.blas_lt()),
+                                                desc, b, a, c, c, preference, 4, found, &count);
     api.preference_destroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
     for (int i = 0; i < count; ++i) {
@@ -143,8 +142,8 @@ void Product::run(const void* a, const void* b, void* c, void* workspace, const 
   const bool wide = s.form.in == Dtype::float64;
   const void* alpha_at = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta_at = wide ? static_cast<const void*>(&wide_beta) : &beta;
-  cublas_check(s.api.matmul(static_cast<cublasLtHandle_t>(s.backend.blas_lt()), s.desc, alpha_at,
-                            b, s.b, a, s.a, beta_at, c, s.c, c, s.c, &s.algorithm, workspace,
+  cublas_check(s.api.matmul(static_cast<cublasLtHandle_t>(s.backend.blas_lt()), s.desc, alpha_at, b,
+                            s.b, a, s.a, beta_at, c, s.c, c, s.c, &s.algorithm, workspace,
                             static_cast<size_t>(s.workspace), s.backend.stream()),
                "product");
 }

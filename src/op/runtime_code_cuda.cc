@@ -19,9 +19,9 @@ namespace {
 class Library final : public RuntimeCode {
  public:
   explicit Library(std::vector<char> code) : code_(std::move(code)) {
-    cuda_check(cudaLibraryLoadData(&library_, code_.data(), nullptr, nullptr, 0, nullptr, nullptr,
-                                   0),
-               "load code");
+    cuda_check(
+        cudaLibraryLoadData(&library_, code_.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "load code");
   }
   ~Library() override { cudaLibraryUnload(library_); }
   const void* function(const std::string& name) override {
@@ -48,8 +48,7 @@ std::vector<char> translate(const NvrtcApi& api, const std::string& source,
     }
     throw BackendError("[nvrtc] " + std::string(what) + ": " + std::to_string(result) + " " + log);
   };
-  check(api.create_program(&program, source.c_str(), "plimsoll.cu", 0, nullptr, nullptr),
-        "source");
+  check(api.create_program(&program, source.c_str(), "plimsoll.cu", 0, nullptr, nullptr), "source");
   const std::string target = "--gpu-architecture=" + architecture;
   const char* options[] = {target.c_str(), "--std=c++17", "--fmad=true"};
   check(api.compile_program(program, 3, options), "compile");
@@ -89,19 +88,18 @@ std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source
   int major = 0, minor = 0;
   api.version(&major, &minor);
   const std::string architecture = "sm_" + std::to_string(device.compute_capability());
-  const std::string identity =
-      architecture + " nvrtc " + std::to_string(major) + "." + std::to_string(minor) + "\n" + source;
+  const std::string identity = architecture + " nvrtc " + std::to_string(major) + "." +
+                               std::to_string(minor) + "\n" + source;
   // One copy of what is loaded, as long as a kernel uses it.
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<RuntimeCode>> loaded;
   const std::lock_guard lock(mutex);
-  const std::string name =
-      std::to_string(reinterpret_cast<uintptr_t>(&device)) + " " + identity;
+  const std::string name = std::to_string(reinterpret_cast<uintptr_t>(&device)) + " " + identity;
   if (auto found = loaded[name].lock()) return found;
   const std::string folder = cache_folder();
-  const std::string path = folder.empty() ? ""
-                                          : folder + "/kernels/" + architecture + "-" +
-                                                hex16(xxh3(identity)) + ".cubin";
+  const std::string path =
+      folder.empty() ? ""
+                     : folder + "/kernels/" + architecture + "-" + hex16(xxh3(identity)) + ".cubin";
   std::vector<char> code;
   if (!path.empty()) code = read_code(path);
   if (code.empty()) {

@@ -204,9 +204,9 @@ std::string expression(const TileInstruction& made, int64_t result) {
     case TileOp::gelu_gradient:
       return b + " * gelu_slope(" + a + ", " + flag + ")";
     case TileOp::dropout:
-      return "drop" + id(result) + "[j] >= " +
-             std::to_string(static_cast<uint32_t>(made.x * 0x1p32)) + "u ? " + a + " * " +
-             number(1 / (1 - made.x)) + " : W(0)";
+      return "drop" + id(result) +
+             "[j] >= " + std::to_string(static_cast<uint32_t>(made.x * 0x1p32)) + "u ? " + a +
+             " * " + number(1 / (1 - made.x)) + " : W(0)";
     case TileOp::cast:
       return a;
   }
@@ -280,8 +280,7 @@ class Writer {
     std::string t = std::string("#define W ") + (wide ? "double" : "float") + "\n#define FAST " +
                     (narrow ? "1" : "0") + kPrelude;
     t += "extern \"C\" __global__ void __launch_bounds__(256) run(Args args) {\n";
-    if (s_.params >= 0)
-      t += "const Params* p = (const Params*)args.in[" + id(s_.params) + "];\n";
+    if (s_.params >= 0) t += "const Params* p = (const Params*)args.in[" + id(s_.params) + "];\n";
     t += scalars() + streams();
     if (s_.flag >= 0)
       t += std::string("const bool go = *(const W*)args.in[") + id(s_.flag) + "] > W(0);\n";
@@ -299,8 +298,8 @@ class Writer {
 
   std::string scalars() const {
     if (s_.scalars.empty()) return "";
-    std::string t = "__shared__ W s[" + id(to_int(s_.scalars.size())) +
-                    "];\nif (threadIdx.x == 0) {\n";
+    std::string t =
+        "__shared__ W s[" + id(to_int(s_.scalars.size())) + "];\nif (threadIdx.x == 0) {\n";
     for (size_t i = 0; i < s_.scalars.size(); ++i)
       t += "s[" + id(to_int(i)) + "] = " + scalar_text(s_.scalars[i]) + ";\n";
     t += "}\n__syncthreads();\n";
@@ -329,8 +328,8 @@ class Writer {
                " += " + id(s_.starts[b]) + ";\n";
         t += "base" + n + " *= " + id(total / (s_.shape[0] * s_.shape[1])) + "ll;\n";
       } else if (rows) {
-        t += "(" + p + "->call_rows > 0 ? " + id(total) + "ll / " + p + "->call_rows : " +
-             id(total / s_.shape[0]) + "ll);\n";
+        t += "(" + p + "->call_rows > 0 ? " + id(total) + "ll / " + p +
+             "->call_rows : " + id(total / s_.shape[0]) + "ll);\n";
       } else {
         t += "0;\n";
       }
@@ -363,8 +362,8 @@ class Writer {
       const bool steps = rank > 0 && grid_.strides[i].back() != 0;
       const std::string from = "((const " + type + "*)args.in[" + n + "] + " + at + ")";
       if (steps)
-        t += "const Vec<" + type + ", " + id(width_) + "> x" + n + " = *(const Vec<" + type +
-             ", " + id(width_) + ">*)" + from + ";\n";
+        t += "const Vec<" + type + ", " + id(width_) + "> x" + n + " = *(const Vec<" + type + ", " +
+             id(width_) + ">*)" + from + ";\n";
       else
         t += "const W x" + n + " = wide(*" + from + ");\n";
     }
@@ -377,8 +376,8 @@ class Writer {
     for (size_t i = 0; i < s_.tile.code.size(); ++i)
       if (s_.tile.code[i].op == TileOp::dropout) {
         const std::string n = id(s_.tile.operands + to_int(i));
-        t += "u32 drop" + n + "[" + width + "];\ndraw(key" + n + ", step" + n + ", (u64)(base" +
-             n + " + (i64)e), drop" + n + ");\n";
+        t += "u32 drop" + n + "[" + width + "];\ndraw(key" + n + ", step" + n + ", (u64)(base" + n +
+             " + (i64)e), drop" + n + ");\n";
       }
     if (!s_.sums)
       for (size_t o = 0; o < s_.outputs.size(); ++o)

@@ -13,9 +13,9 @@ struct ProductForm {
   Dim m = 0, n = 0, k = 0;  // C (m, n)
   bool transpose_a = false, transpose_b = false;
   Dtype in = Dtype::float32, out = Dtype::float32;
-  bool bias = false;   // of n numbers, of dtype out, in the library's epilogue
-  bool onto = false;   // C += instead of C =
-  Dim batch = 1;       // products, each behind the other
+  bool bias = false;                       // of n numbers, of dtype out, in the library's epilogue
+  bool onto = false;                       // C += instead of C =
+  Dim batch = 1;                           // products, each behind the other
   Dim a_step = 0, b_step = 0, c_step = 0;  // elements from one to the next
   Bytes alignment = 256;                   // of all pointers
 };
