@@ -200,8 +200,8 @@ std::unique_ptr<Kernel> attention_gradient(const PrepareCall& call) {
             args.grad[i] = reinterpret_cast<T*>(next);
           }
           if (queries > 0)
-            attention_query_gradients<T><<<launch.blocks(queries, 4), 128, 0, launch.stream>>>(
-                args);
+            attention_query_gradients<T>
+                <<<launch.blocks(queries, 4), 128, 0, launch.stream>>>(args);
           if (keys > 0)
             attention_key_gradients<T><<<launch.blocks(keys, 4), 128, 0, launch.stream>>>(args);
           for (int i = 0; i < first; ++i)

@@ -20,18 +20,22 @@ template <class T>
 struct MomentTerm {
   const T* x;
   int64_t channels;
-  template <int N, class A>
-  __device__ void add(int64_t row, int64_t column, A (&sums)[2][N]) const {
-    Wide<T> v[N], base[N];
-    load_wide<N>(x + row * channels + column, v);
-    load_wide<N>(x + column, base);
+  template <int N>
+  struct Lane {
+    Wide<T> base[N];
+    __device__ Lane(const MomentTerm& t, int64_t column) { load_wide<N>(t.x + column, base); }
+    template <class A>
+    __device__ void add(const MomentTerm& t, int64_t row, int64_t column, A (&sums)[2][N]) const {
+      Wide<T> v[N];
+      load_wide<N>(t.x + row * t.channels + column, v);
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const Wide<T> apart = v[j] - base[j];
-      sums[0][j] += apart;
-      sums[1][j] += apart * apart;
+      for (int j = 0; j < N; ++j) {
+        const Wide<T> apart = v[j] - base[j];
+        sums[0][j] += apart;
+        sums[1][j] += apart * apart;
+      }
     }
-  }
+  };
 };
 template <class T>
 struct MomentEnd {
@@ -100,14 +104,15 @@ struct BatchGradient {
   template <int N>
   struct Lane {
     Wide<T> mean[N], factor[N], beta[N], flat[N], slope[N];
-    __device__ Lane(const BatchGradient& b, int64_t c, bool summed = true) {
+    __device__ Lane(const BatchGradient& b, int64_t c) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         mean[j] = b.mean[c + j];
         factor[j] = b.gamma[c + j] * rsqrt_of(b.variance[c + j] + b.epsilon);
         beta[j] = b.mask == Masked::by_x ? b.beta[c + j] : Wide<T>(0);
-        flat[j] = summed ? b.sums[c + j] : Wide<T>(0);
-        slope[j] = summed ? b.sums[b.channels + c + j] : Wide<T>(0);
+        // Behind the sums; while these are made, `sums` is null.
+        flat[j] = b.sums ? b.sums[c + j] : Wide<T>(0);
+        slope[j] = b.sums ? b.sums[b.channels + c + j] : Wide<T>(0);
       }
     }
     // g: dy where the relu let through; `apart` is x - mean.
@@ -126,29 +131,26 @@ struct BatchGradient {
         if (!(value > W(0) && !(value >= b.most))) g[j] = W(0);
       }
     }
+    template <class A>
+    __device__ void add(const BatchGradient& b, int64_t row, int64_t c, A (&totals)[2][N]) const {
+      Wide<T> apart[N], g[N];
+      gradients(b, row * b.channels + c, apart, g);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        totals[0][j] += g[j];
+        totals[1][j] += g[j] * apart[j];
+      }
+    }
     __device__ void run(const BatchGradient& b, int64_t at) const {
       Wide<T> apart[N], g[N], result[N];
       gradients(b, at, apart, g);
 #pragma unroll
-      for (int j = 0; j < N; ++j)
-        result[j] = factor[j] * (g[j] - flat[j] - apart[j] * slope[j]);
+      for (int j = 0; j < N; ++j) result[j] = factor[j] * (g[j] - flat[j] - apart[j] * slope[j]);
       // Both are known before either is written: they may lie on dy and y.
       if (b.masked) store_narrow<N>(b.masked + at, g);
       store_narrow<N>(b.dx + at, result);
     }
   };
-
-  template <int N, class A>
-  __device__ void add(int64_t row, int64_t c, A (&totals)[2][N]) const {
-    const Lane<N> lane(*this, c, false);  // the compiler takes it out of the loop over rows
-    Wide<T> apart[N], g[N];
-    lane.gradients(*this, row * channels + c, apart, g);
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      totals[0][j] += g[j];
-      totals[1][j] += g[j] * apart[j];
-    }
-  }
 };
 template <class W>
 struct BatchGradientEnd {
@@ -169,8 +171,7 @@ struct BatchGradientEnd {
 // All elements; a thread keeps to its channels, `across` threads have neighbouring ones.
 template <int N, class Body>
 __global__ void each_channel_row(Body body, BatchForm f, int across) {
-  const int64_t column =
-      (static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across) * N;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * across + threadIdx.x % across) * N;
   if (column >= f.channels) return;
   const int down = kColumnThreads / across;
   const typename Body::template Lane<N> lane(body, column);
@@ -217,26 +218,26 @@ std::unique_ptr<Kernel> batch_gradient(const PrepareCall& call, Masked mask) {
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
           W* sums = reinterpret_cast<W*>(workspace + parts);
-          const BatchGradient<T> body{
-              .x = input<T>(in, 0),
-              .dy = input<T>(in, 4),
-              .y = mask == Masked::by_y ? input<T>(in, 5) : nullptr,
-              .mean = input<W>(in, 1),
-              .variance = input<W>(in, 2),
-              .gamma = input<W>(in, 3),
-              .beta = mask == Masked::by_x ? input<W>(in, 5) : nullptr,
-              .dx = output<T>(out, 0),
-              .masked = mask == Masked::by_y ? output<T>(out, 3) : nullptr,
-              .sums = sums,
-              .epsilon = static_cast<W>(epsilon),
-              .most = static_cast<W>(most),
-              .mask = mask,
-              .channels = f.channels};
+          BatchGradient<T> body{.x = input<T>(in, 0),
+                                .dy = input<T>(in, 4),
+                                .y = mask == Masked::by_y ? input<T>(in, 5) : nullptr,
+                                .mean = input<W>(in, 1),
+                                .variance = input<W>(in, 2),
+                                .gamma = input<W>(in, 3),
+                                .beta = mask == Masked::by_x ? input<W>(in, 5) : nullptr,
+                                .dx = output<T>(out, 0),
+                                .masked = mask == Masked::by_y ? output<T>(out, 3) : nullptr,
+                                .sums = nullptr,
+                                .epsilon = static_cast<W>(epsilon),
+                                .most = static_cast<W>(most),
+                                .mask = mask,
+                                .channels = f.channels};
           sum_columns<2, Pack<T>::kSize, W>(
               launch, plan, body,
               BatchGradientEnd<W>{body.variance, output<W>(out, 1), output<W>(out, 2), sums,
                                   body.epsilon, f.channels, 1 / static_cast<double>(f.rows)},
               workspace);
+          body.sums = sums;
           launch_channels<T>(launch, f, body);
         },
         parts + 2 * f.channels * static_cast<Bytes>(sizeof(W)));
@@ -253,8 +254,8 @@ std::unique_ptr<Kernel> batch_moments(const PrepareCall& call) {
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
-          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 0),
-                            output<W>(out, 1), workspace);
+          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 0), output<W>(out, 1),
+                            workspace);
         },
         plan.bytes(2, sizeof(W)));
   });
@@ -291,8 +292,8 @@ std::unique_ptr<Kernel> batch_norm(const PrepareCall& call) {
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
-          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 1),
-                            output<W>(out, 2), workspace);
+          launch_moments<T>(launch, f, plan, input<T>(in, 0), output<W>(out, 1), output<W>(out, 2),
+                            workspace);
           launch_channels<T>(launch, f,
                              Normalise<T>{.x = input<T>(in, 0),
                                           .added = nullptr,

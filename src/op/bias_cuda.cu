@@ -37,13 +37,17 @@ template <class T>
 struct BiasTerm {
   const T* x;
   int64_t columns;
-  template <int N, class A>
-  __device__ void add(int64_t row, int64_t column, A (&sums)[1][N]) const {
-    Wide<T> v[N];
-    load_wide<N>(x + row * columns + column, v);
+  template <int N>
+  struct Lane {
+    __device__ Lane(const BiasTerm&, int64_t) {}
+    template <class A>
+    __device__ void add(const BiasTerm& t, int64_t row, int64_t column, A (&sums)[1][N]) const {
+      Wide<T> v[N];
+      load_wide<N>(t.x + row * t.columns + column, v);
 #pragma unroll
-    for (int j = 0; j < N; ++j) sums[0][j] += v[j];
-  }
+      for (int j = 0; j < N; ++j) sums[0][j] += v[j];
+    }
+  };
 };
 template <class W>
 struct BiasEnd {
@@ -81,8 +85,13 @@ void launch_bias(Backend& backend, Dtype dtype, void* c, Dtype bias_dtype, const
         add_bias_rows<T, B>
             <<<launch.blocks(rows * n, 256), 256, 0, launch.stream>>>(to, from, rows * n, n, relu);
     };
-    if (bias_dtype == dtype) return go.template operator()<T>();
-    go.template operator()<Wide<T>>();
+    if (!bias || bias_dtype == dtype) return go.template operator()<T>();
+    if constexpr (sizeof(T) == 2) {
+      go.template operator()<float>();
+    } else if constexpr (sizeof(T) == 4) {  // a sum in float32 of 16-bit operands
+      if (bias_dtype == Dtype::bfloat16) return go.template operator()<Bf16>();
+      go.template operator()<Half>();
+    }
   });
   check_launch("bias");
 }

@@ -36,7 +36,8 @@ __global__ void conv_elements(Conv2dForm f, const T* x, const T* w, const Wide<T
              [&](int64_t tap, int64_t at) {
                const T* from = x + at * f.channels + group * depth;
                const T* row = w + tap * depth * f.filters + o;
-               for (int64_t c = 0; c < depth; ++c) sum += widen(from[c]) * widen(row[c * f.filters]);
+               for (int64_t c = 0; c < depth; ++c)
+                 sum += widen(from[c]) * widen(row[c * f.filters]);
              });
     y[i] = static_cast<T>(f.relu && sum <= Wide<T>(0) ? Wide<T>(0) : sum);
   }
@@ -100,9 +101,8 @@ std::unique_ptr<Kernel> weight_gradient_kernel(const PrepareCall& call, const Co
       call,
       [=, &backend](const Launch& launch, void* const* in, void* const* out, char* workspace) {
         if (total > 0)
-          conv_weight_gradient_elements<T, Out>
-              <<<launch.blocks(total, 4), 128, 0, launch.stream>>>(
-                  f, input<T>(in, 0), input<T>(in, 1), output<Out>(out, 0), total);
+          conv_weight_gradient_elements<T, Out><<<launch.blocks(total, 4), 128, 0, launch.stream>>>(
+              f, input<T>(in, 0), input<T>(in, 1), output<Out>(out, 0), total);
         if (f.bias)
           launch_bias_gradient(backend, dtype, in[1], out[1], pixels, f.filters, false, workspace);
       },
@@ -137,8 +137,7 @@ std::unique_ptr<Kernel> conv2d_input_gradient(const PrepareCall& call) {
 std::unique_ptr<Kernel> conv2d_weight_gradient(const PrepareCall& call) {
   const Conv2dForm f = conv2d_weight_gradient_form(call.in, call.attrs);
   return dispatch_real(call.in[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
-    if (call.out[0].dtype != call.in[0].dtype)
-      return weight_gradient_kernel<T, Wide<T>>(call, f);
+    if (call.out[0].dtype != call.in[0].dtype) return weight_gradient_kernel<T, Wide<T>>(call, f);
     return weight_gradient_kernel<T, T>(call, f);
   });
 }
@@ -146,8 +145,8 @@ std::unique_ptr<Kernel> conv2d_weight_gradient(const PrepareCall& call) {
 namespace {
 
 template <class T, class B>
-__global__ void conv_pool_elements(Conv2dPoolForm f, const T* x, const T* w, const B* bias,
-                                   T* y, uint8_t* index, int64_t total) {
+__global__ void conv_pool_elements(Conv2dPoolForm f, const T* x, const T* w, const B* bias, T* y,
+                                   uint8_t* index, int64_t total) {
   using W = Wide<T>;
   const int64_t filters = f.conv.filters, channels = f.conv.channels;
   const WindowAxis ph = f.pool.window.h, pw = f.pool.window.w;
@@ -161,8 +160,8 @@ __global__ void conv_pool_elements(Conv2dPoolForm f, const T* x, const T* w, con
       each_tap(f.conv.window, b, r * ph.stride + p / pw.kernel, c * pw.stride + p % pw.kernel,
                [&](int64_t tap, int64_t at) {
                  for (int64_t k = 0; k < channels; ++k)
-                   sum += widen(x[at * channels + k]) *
-                          widen(w[(tap * channels + k) * filters + o]);
+                   sum +=
+                       widen(x[at * channels + k]) * widen(w[(tap * channels + k) * filters + o]);
                });
       if (p > 0 && !(sum > best || sum != sum)) continue;
       best = sum;
@@ -178,10 +177,9 @@ constexpr int kPoolDown = 8;
 // Rows of dw (taps, channels) by filters, and one more row for db; pieces of output pixels. A block
 // has 32 filters across and shares the pixels of its piece out to kPoolDown rows of threads.
 template <class T>
-__global__ void __launch_bounds__(32 * kPoolDown) conv_pool_parts(Conv2dPoolForm f, const T* x,
-                                                                  const uint8_t* index,
-                                                                  const T* dy, Wide<T>* parts,
-                                                                  int64_t pixels, int64_t piece) {
+__global__ void __launch_bounds__(32 * kPoolDown)
+    conv_pool_parts(Conv2dPoolForm f, const T* x, const uint8_t* index, const T* dy, Wide<T>* parts,
+                    int64_t pixels, int64_t piece) {
   using W = Wide<T>;
   __shared__ W shared[kPoolDown][33];
   const WindowAxis h = f.conv.window.h, w = f.conv.window.w;
@@ -216,8 +214,8 @@ __global__ void __launch_bounds__(32 * kPoolDown) conv_pool_parts(Conv2dPoolForm
   parts[(blockIdx.z * gridDim.y + row) * filters + o] = sum;
 }
 template <class T>
-__global__ void conv_pool_ends(const Wide<T>* parts, T* dw, T* db, int64_t pieces,
-                               int64_t weights, int64_t total) {
+__global__ void conv_pool_ends(const Wide<T>* parts, T* dw, T* db, int64_t pieces, int64_t weights,
+                               int64_t total) {
   for (int64_t i = thread_index(); i < total; i += thread_count()) {
     double sum = 0;
     for (int64_t p = 0; p < pieces; ++p) sum += static_cast<double>(parts[p * total + i]);
@@ -234,8 +232,9 @@ std::unique_ptr<Kernel> conv_pool_gradient_kernel(const PrepareCall& call,
       f.conv.window.h.kernel * f.conv.window.w.kernel * f.conv.channels + (f.conv.bias ? 1 : 0);
   const int64_t across = (filters + 31) / 32;
   const int64_t most = std::max<int64_t>(1, pixels / (kPoolDown * 16));
-  const int64_t pieces = std::clamp<int64_t>(
-      backend_of(call).multiprocessors() * int64_t{8} / (across * rows), 1, std::min<int64_t>(most, 512));
+  const int64_t pieces =
+      std::clamp<int64_t>(backend_of(call).multiprocessors() * int64_t{8} / (across * rows), 1,
+                          std::min<int64_t>(most, 512));
   const int64_t piece = (pixels + pieces - 1) / pieces;
   return make_kernel(
       call,
@@ -261,13 +260,12 @@ std::unique_ptr<Kernel> conv2d_pool(const PrepareCall& call) {
   const int64_t total = call.out[0].elements();
   return dispatch_real(call.in[0].dtype, [&]<class T>() {
     auto body = [&]<class B>() {
-      return make_kernel(
-          call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-            if (total > 0)
-              conv_pool_elements<T, B><<<launch.blocks(total, 128), 128, 0, launch.stream>>>(
-                  f, input<T>(in, 0), input<T>(in, 1), f.conv.bias ? input<B>(in, 2) : nullptr,
-                  output<T>(out, 0), output<uint8_t>(out, 1), total);
-          });
+      return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+        if (total > 0)
+          conv_pool_elements<T, B><<<launch.blocks(total, 128), 128, 0, launch.stream>>>(
+              f, input<T>(in, 0), input<T>(in, 1), f.conv.bias ? input<B>(in, 2) : nullptr,
+              output<T>(out, 0), output<uint8_t>(out, 1), total);
+      });
     };
     if (f.conv.bias && call.in[2].dtype != call.in[0].dtype)
       return body.template operator()<Wide<T>>();

@@ -9,9 +9,7 @@ struct CtcForm {
   int64_t batch, steps, classes, labels;
   __host__ __device__ int64_t states() const { return 2 * labels + 1; }
   // float64 elements of a sample: labels, log of each step's sum, rows of states, two of classes.
-  int64_t scratch(int64_t rows) const {
-    return labels + steps + rows * states() + 2 * classes;
-  }
+  int64_t scratch(int64_t rows) const { return labels + steps + rows * states() + 2 * classes; }
 };
 
 __device__ double log_add_of(double a, double b) {
@@ -110,8 +108,7 @@ __global__ void ctc_gradient_samples(CtcForm f, const T* logits, const int32_t* 
     T* to = dlogits + b * f.steps * f.classes;
     const CtcSpelling<T> x(f, logits + b * f.steps * f.classes, labels + b * f.labels, own);
     if (!x.known) {
-      for (int64_t i = 0; i < f.steps * f.classes; ++i)
-        to[i] = static_cast<T>(nan_of(Wide<T>(0)));
+      for (int64_t i = 0; i < f.steps * f.classes; ++i) to[i] = static_cast<T>(nan_of(Wide<T>(0)));
       continue;
     }
     const int64_t states = f.states();

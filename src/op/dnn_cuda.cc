@@ -27,7 +27,6 @@ using TensorOf = std::shared_ptr<fe::graph::Tensor_attributes>;
 using Dims = std::vector<int64_t>;
 
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
-constexpr Bytes kMostPiece = 256 * kMiB;  // of attention's workspace
 
 fe::DataType_t type_of(Dtype dtype) {
   if (dtype == Dtype::bfloat16) return fe::DataType_t::BFLOAT16;
@@ -67,15 +66,14 @@ class DnnGraph {
         .set_data_type(type_of(dtype));
   }
 
-  // False: the library has no plan for it. `exact`: float32 as it is. `chosen`: the operation's own
-  // options say whether it is deterministic, and its workspace has no limit.
-  bool build(bool exact, bool chosen = false) {
+  // False: the library has no plan for it with so much workspace. `exact`: float32 as it is.
+  bool build(bool exact, int64_t most_workspace) {
     if (graph_.validate().is_bad() || graph_.build_operation_graph(handle_).is_bad() ||
         graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
       return false;
-    if (!chosen) graph_.deselect_workspace_greater_than(kMostWorkspace);
+    graph_.deselect_workspace_greater_than(most_workspace);
     std::vector<fe::NumericalNote_t> notes;
-    if (backend_.deterministic() && !chosen) notes.push_back(fe::NumericalNote_t::NONDETERMINISTIC);
+    if (backend_.deterministic()) notes.push_back(fe::NumericalNote_t::NONDETERMINISTIC);
     if (exact) {
       notes.push_back(fe::NumericalNote_t::TENSOR_CORE);
       notes.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
@@ -123,13 +121,13 @@ Dims head_strides(Dim positions, Dim stride, Dim size) {
 
 enum : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
 
-// `pieces`: the batch is worked off in so many, since the workspace grows with it.
+// The samples may be taken in pieces, one behind the other, for less workspace.
 class AttentionDnn final : public Kernel {
  public:
   AttentionDnn(CudaBackend& backend, const AttentionForm& form, Dtype dtype, bool gradient,
                Dim pieces)
-      : f_(form), pieces_(pieces), dtype_(dtype), gradient_(gradient), graph_(backend) {
-    f_.batch /= pieces;
+      : f_(form), dtype_(dtype), gradient_(gradient), pieces_(pieces), graph_(backend) {
+    f_.batch = form.batch / pieces;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
     library = "cudnn";
   }
@@ -164,53 +162,51 @@ class AttentionDnn final : public Kernel {
       graph_.output(dk, kDk, dtype_, keys, kv_strides);
       graph_.output(dv, kDv, dtype_, keys, kv_strides);
     }
-    if (!graph_.build(false, true)) return false;
+    if (!graph_.build(false, int64_t{1} << 40)) return false;
     workspace_bytes = graph_.workspace();
-    key = graph_.name() + (pieces_ > 1 ? "/" + std::to_string(pieces_) : "");
+    key = graph_.name();
     return true;
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {
-    const Dim lse_bytes = f_.batch * f_.heads * f_.queries * size_of(Dtype::float32);
-    const Dim out_bytes = f_.batch * f_.queries * f_.heads * f_.size * size_of(dtype_);
-    auto part = [](void* whole, Dim bytes, Dim piece) {
-      return static_cast<char*>(whole) + piece * bytes;
-    };
+    const Dim result = f_.batch * f_.queries * f_.heads * f_.size * size_of(dtype_);
+    const Dim lse = f_.batch * f_.heads * f_.queries * static_cast<Dim>(sizeof(float));
+    const int first = f_.packed ? 1 : 3;
     for (Dim piece = 0; piece < pieces_; ++piece) {
+      auto set = [&](int64_t id, void* operand, Dim bytes) {
+        graph_.set(id, static_cast<char*>(operand) + piece * bytes);
+      };
       set_heads(kQ, in, piece);
+      set(kOut, gradient_ ? in[first] : out[0], result);
+      set(kLse, gradient_ ? in[first + 1] : out[1], lse);
       if (gradient_) {
-        const int first = f_.packed ? 1 : 3;
-        graph_.set(kOut, part(in[first], out_bytes, piece));
-        graph_.set(kLse, part(in[first + 1], lse_bytes, piece));
-        graph_.set(kDout, part(in[first + 2], out_bytes, piece));
+        set(kDout, in[first + 2], result);
         set_heads(kDq, out, piece);
-      } else {
-        graph_.set(kOut, part(out[0], out_bytes, piece));
-        graph_.set(kLse, part(out[1], lse_bytes, piece));
       }
       graph_.run(workspace);
     }
   }
 
  private:
-  // q, k and v of a piece, or their gradients, which may lie in one tensor.
+  // q, k and v, or their gradients, which may lie in one tensor.
   void set_heads(int64_t first, void* const* operands, Dim piece) {
-    const Dim width = f_.heads * f_.size * size_of(dtype_);
+    const Dim size = size_of(dtype_), width = f_.heads * f_.size * size;
     for (int i = 0; i < 3; ++i) {
-      const Dim positions = i == 0 ? f_.queries : f_.keys;
-      const Dim stride = i == 0 ? f_.q_stride : f_.kv_stride;
-      const Dim at = piece * f_.batch * positions * stride * size_of(dtype_);
-      graph_.set(first + i, f_.packed ? static_cast<char*>(operands[0]) + at + i * width
-                                      : static_cast<char*>(operands[i]) + at);
+      const Dim row = (i == 0 ? f_.queries * f_.q_stride : f_.keys * f_.kv_stride) * size;
+      char* base = static_cast<char*>(operands[f_.packed ? 0 : i]);
+      graph_.set(first + i, base + piece * f_.batch * row + (f_.packed ? i * width : 0));
     }
   }
 
   AttentionForm f_;
-  Dim pieces_;
   Dtype dtype_;
   bool gradient_;
+  Dim pieces_;
   DnnGraph graph_;
 };
+
+// Deterministic gradients take 25 MiB a sample of 12 heads and 1,024 positions.
+constexpr Bytes kMostAttentionWorkspace = 512 * kMiB;
 
 std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient) {
   const AttentionForm f = attention_form(call.in, call.attrs);
@@ -219,19 +215,16 @@ std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient)
   if (!is_narrow(dtype) || f.batch * f.heads * f.queries * f.keys == 0 || f.size % 8 != 0 ||
       f.size > 128 || (gradient && call.in.size() > operands + 3))
     return nullptr;
-  const bool deterministic = backend_of(call).deterministic();
-  for (Dim pieces = 1; pieces <= f.batch;) {
-    if (f.batch % pieces != 0) {
-      ++pieces;
-      continue;
-    }
-    auto kernel = std::make_unique<AttentionDnn>(backend_of(call), f, dtype, gradient, pieces);
-    if (!kernel->prepare(deterministic)) return nullptr;
-    if (kernel->workspace_bytes <= kMostPiece || pieces == f.batch) return kernel;
-    const Dim wanted = (kernel->workspace_bytes + kMostPiece - 1) / kMostPiece;
-    pieces = std::min(f.batch, std::max(pieces + 1, pieces * wanted));
-  }
-  return nullptr;
+  CudaBackend& backend = backend_of(call);
+  auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, 1);
+  if (!kernel->prepare(backend.deterministic())) return nullptr;
+  if (kernel->workspace_bytes <= kMostAttentionWorkspace) return kernel;
+  Dim pieces = 2;
+  while (pieces < f.batch &&
+         (f.batch % pieces != 0 || kernel->workspace_bytes / pieces > kMostAttentionWorkspace))
+    ++pieces;
+  kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces);
+  return kernel->prepare(backend.deterministic()) ? std::move(kernel) : nullptr;
 }
 
 // ---- convolutions
@@ -248,15 +241,13 @@ class ConvDnn final : public Kernel {
  public:
   ConvDnn(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind,
           const Metas& out)
-      : backend_(backend), f_(form), dtype_(dtype), weights_(dtype), kind_(kind), graph_(backend) {
+      : backend_(backend), f_(form), dtype_(dtype), kind_(kind), graph_(backend) {
     if (kind == ConvKind::weight_gradient) out_ = out[0].dtype;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
     library = "cudnn";
   }
 
-  // `weights`: of the kernel (or its gradient) as the library sees it.
-  bool prepare(Dtype weights) {
-    weights_ = weights;
+  bool prepare() {
     const WindowAxis &h = f_.window.h, &w = f_.window.w;
     const Dim depth = f_.channels / f_.groups;
     const Dims x{f_.batch, f_.channels, h.in, w.in}, y{f_.batch, f_.filters, h.out, w.out};
@@ -273,23 +264,23 @@ class ConvDnn final : public Kernel {
     Graph& graph = graph_.graph();
     if (kind_ == ConvKind::forward) {
       const TensorOf image = graph_.input(kX, dtype_, x, x_strides);
-      const TensorOf filter = graph_.input(kW, weights, kernel, w_strides);
+      const TensorOf filter = graph_.input(kW, dtype_, kernel, w_strides);
       graph_.output(graph.conv_fprop(image, filter, with(fe::graph::Conv_fprop_attributes())), kY,
                     dtype_, y, y_strides);
     } else if (kind_ == ConvKind::input_gradient) {
       const TensorOf dy = graph_.input(kY, dtype_, y, y_strides);
-      const TensorOf filter = graph_.input(kW, weights, kernel, w_strides);
+      const TensorOf filter = graph_.input(kW, dtype_, kernel, w_strides);
       graph_.output(graph.conv_dgrad(dy, filter, with(fe::graph::Conv_dgrad_attributes())), kX,
                     dtype_, x, x_strides);
     } else {
       const TensorOf dy = graph_.input(kY, dtype_, y, y_strides);
       const TensorOf image = graph_.input(kX, dtype_, x, x_strides);
       graph_.output(graph.conv_wgrad(dy, image, with(fe::graph::Conv_wgrad_attributes())), kW,
-                    weights, kernel, w_strides);
+                    dtype_, kernel, w_strides);
     }
-    if (!graph_.build(dtype_ == Dtype::float32)) return false;
+    if (!graph_.build(dtype_ == Dtype::float32, kMostWorkspace)) return false;
     rows_ = h.kernel * w.kernel * depth;
-    scratch_at_ = align_up(rows_ * f_.filters * size_of(weights), CudaBackend::kAlignment);
+    scratch_at_ = align_up(rows_ * f_.filters * size_of(dtype_), CudaBackend::kAlignment);
     sums_at_ = align_up(scratch_at_ + graph_.workspace(), CudaBackend::kAlignment);
     workspace_bytes = sums_at_;
     if (kind_ == ConvKind::weight_gradient && f_.bias)
@@ -318,7 +309,7 @@ class ConvDnn final : public Kernel {
       launch_bias(backend_, dtype_, out[0], wide(dtype_), f_.bias ? in[2] : nullptr, pixels(),
                   f_.filters, f_.relu);
     if (kind_ == ConvKind::weight_gradient) {
-      launch_transpose(backend_, weights_, space, out_, out[0], f_.filters, rows_);
+      launch_transpose(backend_, dtype_, space, out_, out[0], f_.filters, rows_);
       if (f_.bias)
         launch_bias_gradient(backend_, dtype_, in[1], out[1], pixels(), f_.filters, false,
                              space + sums_at_);
@@ -329,12 +320,12 @@ class ConvDnn final : public Kernel {
  private:
   Dim pixels() const { return f_.batch * f_.window.h.out * f_.window.w.out; }
   void turn(const void* w, char* space) {
-    launch_transpose(backend_, dtype_, w, weights_, space, rows_, f_.filters);
+    launch_transpose(backend_, dtype_, w, dtype_, space, rows_, f_.filters);
   }
 
   CudaBackend& backend_;
   Conv2dForm f_;
-  Dtype dtype_, weights_, out_ = Dtype::float32;
+  Dtype dtype_, out_ = Dtype::float32;
   ConvKind kind_;
   DnnGraph graph_;
   Dim rows_ = 0;
@@ -403,13 +394,9 @@ std::unique_ptr<Kernel> conv_kernel(const PrepareCall& call, const Conv2dForm& f
     auto kernel = std::make_unique<ConvProduct>(backend, f, dtype, kind);
     if (kernel->prepare(call.out[0].dtype)) return kernel;
   }
-  // Gradients of kernels are asked for in float32 where the library has that.
-  for (const Dtype weights : {call.out[0].dtype, dtype}) {
-    const Dtype seen = kind == ConvKind::weight_gradient ? weights : dtype;
-    auto kernel = std::make_unique<ConvDnn>(backend, f, dtype, kind, call.out);
-    if (kernel->prepare(seen)) return kernel;
-    if (seen == dtype) break;
-  }
+  // Gradients of kernels too in what the images are: the library's fast plans give nothing wider.
+  auto kernel = std::make_unique<ConvDnn>(backend, f, dtype, kind, call.out);
+  if (kernel->prepare()) return kernel;
   return nullptr;
 }
 

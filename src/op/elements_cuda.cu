@@ -7,7 +7,8 @@ namespace {
 
 template <class To, class From>
 __global__ void cast_reals(const From* x, To* y, int64_t total) {
-  constexpr int kSize = 16 / static_cast<int>(sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
+  constexpr int kSize =
+      16 / static_cast<int>(sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
   struct alignas(16) Source {
     From at[kSize];
   };
@@ -82,8 +83,7 @@ __device__ void store_number(Dtype dtype, const Number& n, void* y, int64_t i) {
           static_cast<int32_t>(to_whole(n, -int64_t{2147483648}, 2147483647));
       return;
     case Dtype::int64:
-      static_cast<int64_t*>(y)[i] =
-          to_whole(n, -9223372036854775807 - 1, 9223372036854775807);
+      static_cast<int64_t*>(y)[i] = to_whole(n, -9223372036854775807 - 1, 9223372036854775807);
       return;
     case Dtype::boolean:
       static_cast<uint8_t*>(y)[i] = n.is_whole ? n.whole != 0 : n.real != 0;
@@ -294,9 +294,8 @@ std::unique_ptr<Kernel> bits_kernel(const PrepareCall& call) {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       uint8_t* byte = static_cast<uint8_t*>(gradient ? in[0] : out[1]);
       if (rows * row_bytes > 0)
-        bits_of_rows<T, gradient>
-            <<<launch.blocks(rows * row_bytes, 256), 256, 0, launch.stream>>>(
-                input<T>(in, gradient ? 1 : 0), output<T>(out, 0), byte, rows, row, row_bytes);
+        bits_of_rows<T, gradient><<<launch.blocks(rows * row_bytes, 256), 256, 0, launch.stream>>>(
+            input<T>(in, gradient ? 1 : 0), output<T>(out, 0), byte, rows, row, row_bytes);
     });
   });
 }

@@ -25,6 +25,18 @@ struct RowInLanes {
       if (column < features) body(p, column);
     }
   }
+  // Parameters, which are wide and belong to all rows.
+  __device__ void load_parameters(const Wide<T>* from, int64_t features) {
+    each_pack(features, [&](int p, int64_t column) {
+      constexpr int kWide = Pack<Wide<T>>::kSize;
+#pragma unroll
+      for (int j = 0; j < kSize; j += kWide) {
+        const Pack<Wide<T>> pack = load_pack(from + column + j);
+#pragma unroll
+        for (int i = 0; i < kWide; ++i) at[p][j + i] = pack.at[i];
+      }
+    });
+  }
   __device__ void load(const T* row, int64_t features) {
     each_pack(features, [&](int p, int64_t column) { load_wide<kSize>(row + column, at[p]); });
   }
@@ -39,7 +51,16 @@ __global__ void normalise_rows(NormRows f, const T* x, const Wide<T>* gamma, con
   using W = Wide<T>;
   using Row = RowInLanes<T, kPacks>;
   const W share = W(1) / static_cast<W>(f.features);
+  Row scale, shift;
+  if (kPacks <= 4) {
+    scale.load_parameters(gamma, f.features);
+    shift.load_parameters(beta, f.features);
+  }
   for (int64_t r = warp_index(); r < f.rows; r += warp_count()) {
+    if (kPacks > 4) {  // too many to keep
+      scale.load_parameters(gamma, f.features);
+      shift.load_parameters(beta, f.features);
+    }
     Row row;
     row.load(x + r * f.features, f.features);
     W sum = 0, squares = 0;
@@ -55,18 +76,11 @@ __global__ void normalise_rows(NormRows f, const T* x, const Wide<T>* gamma, con
         squares += row.at[p][j] * row.at[p][j];
       }
     });
-    const W inverse =
-        W(1) / sqrt_of(warp_all(squares, Plus{}) * share + static_cast<W>(epsilon));
+    const W inverse = W(1) / sqrt_of(warp_all(squares, Plus{}) * share + static_cast<W>(epsilon));
     Row::each_pack(f.features, [&](int p, int64_t column) {
-      W scale[Row::kSize], shift[Row::kSize];
-#pragma unroll
-      for (int j = 0; j < Row::kSize; ++j) {
-        scale[j] = gamma[column + j];
-        shift[j] = beta[column + j];
-      }
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j)
-        row.at[p][j] = row.at[p][j] * inverse * scale[j] + shift[j];
+        row.at[p][j] = row.at[p][j] * inverse * scale.at[p][j] + shift.at[p][j];
       store_narrow<Row::kSize>(y + r * f.features + column, row.at[p]);
     });
     if (threadIdx.x % 32 == 0) {
@@ -93,9 +107,8 @@ __global__ void normalise_long_rows(NormRows f, const T* x, const Wide<T>* gamma
                 [&](W v, int64_t) { squares += (v - average) * (v - average); });
     const W variance = block_all(squares, W(0), shared, Plus{}) / static_cast<W>(f.features);
     const W inverse = W(1) / sqrt_of(variance + static_cast<W>(epsilon));
-    map_row(row, y + r * f.features, f.features, thread, threads, [&](W v, int64_t j) {
-      return (v - average) * inverse * gamma[j] + beta[j];
-    });
+    map_row(row, y + r * f.features, f.features, thread, threads,
+            [&](W v, int64_t j) { return (v - average) * inverse * gamma[j] + beta[j]; });
     if (thread == 0) {
       mean[r] = average;
       rstd[r] = inverse;
@@ -109,17 +122,20 @@ __global__ void norm_gradient_rows(NormRows f, const T* x, const Wide<T>* gamma,
   using W = Wide<T>;
   using Row = RowInLanes<T, kPacks>;
   const W share = W(1) / static_cast<W>(f.features);
+  Row scale;
+  if (kPacks <= 4) scale.load_parameters(gamma, f.features);
   for (int64_t r = warp_index(); r < f.rows; r += warp_count()) {
+    if (kPacks > 4) scale.load_parameters(gamma, f.features);
     Row n, g;
     n.load(x + r * f.features, f.features);
     g.load(dy + r * f.features, f.features);
     const W average = mean[r], inverse = rstd[r];
     W sum = 0, dot = 0;
-    Row::each_pack(f.features, [&](int p, int64_t column) {
+    Row::each_pack(f.features, [&](int p, int64_t) {
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
         n.at[p][j] = (n.at[p][j] - average) * inverse;
-        g.at[p][j] *= gamma[column + j];
+        g.at[p][j] *= scale.at[p][j];
         sum += g.at[p][j];
         dot += g.at[p][j] * n.at[p][j];
       }
@@ -166,18 +182,23 @@ struct NormParameterTerm {
   const T *x, *dy;
   const Wide<T>*mean, *rstd;
   int64_t features;
-  template <int N, class A>
-  __device__ void add(int64_t row, int64_t column, A (&sums)[2][N]) const {
-    Wide<T> v[N], g[N];
-    load_wide<N>(x + row * features + column, v);
-    load_wide<N>(dy + row * features + column, g);
-    const Wide<T> average = mean[row], inverse = rstd[row];
+  template <int N>
+  struct Lane {
+    __device__ Lane(const NormParameterTerm&, int64_t) {}
+    template <class A>
+    __device__ void add(const NormParameterTerm& t, int64_t row, int64_t column,
+                        A (&sums)[2][N]) const {
+      Wide<T> v[N], g[N];
+      load_wide<N>(t.x + row * t.features + column, v);
+      load_wide<N>(t.dy + row * t.features + column, g);
+      const Wide<T> average = t.mean[row], inverse = t.rstd[row];
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      sums[0][j] += g[j] * ((v[j] - average) * inverse);
-      sums[1][j] += g[j];
+      for (int j = 0; j < N; ++j) {
+        sums[0][j] += g[j] * ((v[j] - average) * inverse);
+        sums[1][j] += g[j];
+      }
     }
-  }
+  };
 };
 template <class W>
 struct NormParameterEnd {
@@ -198,11 +219,12 @@ int packs_of_lane(int64_t features) {
   constexpr int kSize = Pack<T>::kSize;
   if (features % kSize != 0) return 0;
   const int64_t packs = (features / kSize + 31) / 32;
-  return packs <= 1 ? 1 : packs <= 4 ? 4 : packs <= 8 ? 8 : 0;
+  return packs <= 1 ? 1 : packs <= 3 ? 3 : packs <= 4 ? 4 : packs <= 8 ? 8 : 0;
 }
 template <class F>
 void with_packs(int packs, F body) {
   if (packs == 1) return body.template operator()<1>();
+  if (packs == 3) return body.template operator()<3>();
   if (packs == 4) return body.template operator()<4>();
   body.template operator()<8>();
 }
@@ -224,7 +246,7 @@ std::unique_ptr<Kernel> layer_norm(const PrepareCall& call) {
       };
       if (packs == 0) return go(normalise_long_rows<T>, launch.blocks(f.rows, 1), 256);
       with_packs(packs, [&]<int kPacks>() {
-        go(normalise_rows<T, kPacks>, launch.blocks(f.rows, 4), 128);
+        go(normalise_rows<T, kPacks>, launch.blocks(f.rows, 4, 8), 128);
       });
     });
   });
@@ -238,13 +260,13 @@ std::unique_ptr<Kernel> layer_norm_gradient(const PrepareCall& call) {
       if (f.rows == 0) return;
       const int packs = packs_of_lane<T>(f.features);
       auto go = [&](auto* kernel, unsigned blocks, unsigned threads) {
-        kernel<<<blocks, threads, 0, launch.stream>>>(
-            f, input<T>(in, 0), input<W>(in, 1), input<W>(in, 2), input<W>(in, 3),
-            input<T>(in, 4), output<T>(out, 0));
+        kernel<<<blocks, threads, 0, launch.stream>>>(f, input<T>(in, 0), input<W>(in, 1),
+                                                      input<W>(in, 2), input<W>(in, 3),
+                                                      input<T>(in, 4), output<T>(out, 0));
       };
       if (packs == 0) return go(norm_gradient_long_rows<T>, launch.blocks(f.rows, 1), 256);
       with_packs(packs, [&]<int kPacks>() {
-        go(norm_gradient_rows<T, kPacks>, launch.blocks(f.rows, 4), 128);
+        go(norm_gradient_rows<T, kPacks>, launch.blocks(f.rows, 4, 8), 128);
       });
     });
   });
@@ -254,8 +276,8 @@ std::unique_ptr<Kernel> layer_norm_parameter_gradient(const PrepareCall& call) {
   const NormRows f = norm_rows(call);
   return dispatch_real(call.in[0].dtype, [&]<class T>() {
     using W = Wide<T>;
-    const ColumnPlan plan = column_plan(1, f.rows, f.features, Pack<T>::kSize,
-                                        backend_of(call).multiprocessors());
+    const ColumnPlan plan =
+        column_plan(1, f.rows, f.features, Pack<T>::kSize, backend_of(call).multiprocessors());
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {

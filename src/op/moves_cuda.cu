@@ -72,8 +72,8 @@ std::unique_ptr<Kernel> concatenate(const PrepareCall& call) {
   std::vector<int64_t> runs;
   for (const Meta& part : call.in) runs.push_back(axis_view(part, axis).run);
   auto held = static_cast<Bytes>(runs.size() * sizeof(int64_t));
-  auto kernel = make_kernel(
-      call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+  auto kernel =
+      make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
         int64_t at = 0;
         for (size_t p = 0; p < runs.size(); at += runs[p++])
           launch_lines(launch, static_cast<const char*>(in[p]), static_cast<char*>(out[0]) + at,
@@ -143,8 +143,7 @@ std::unique_ptr<Kernel> pad_kernel(const PrepareCall& call, bool crops) {
                   pads[0]};
   auto body = [&]<class U>() {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-      const int64_t total =
-          crops ? f.batch * f.small * f.line : f.batch * f.large * f.wide;
+      const int64_t total = crops ? f.batch * f.small * f.line : f.batch * f.large * f.wide;
       if (total == 0) return;
       const unsigned blocks = launch.blocks(total, 256);
       if (crops)
@@ -221,8 +220,7 @@ std::unique_ptr<Kernel> own_rows(const PrepareCall& call) {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (total > 0)
         keep_own_rows<U><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
-            input<U>(in, 0), output<U>(out, 0), total, rows, row, bands,
-            input<StepParams>(in, 1));
+            input<U>(in, 0), output<U>(out, 0), total, rows, row, bands, input<StepParams>(in, 1));
     });
   });
 }

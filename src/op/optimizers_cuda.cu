@@ -15,8 +15,7 @@ __global__ void __launch_bounds__(256) each_weight(Body body, int64_t total) {
 }
 template <class Body>
 void launch_weights(const Launch& launch, const Body& body, int64_t total) {
-  if (total > 0)
-    each_weight<<<launch.blocks(total, 256), 256, 0, launch.stream>>>(body, total);
+  if (total > 0) each_weight<<<launch.blocks(total, 256), 256, 0, launch.stream>>>(body, total);
 }
 
 template <class T>
@@ -143,8 +142,7 @@ __global__ void constrain_vectors(ConstrainForm f, const T* w, T* y) {
       sum += x * x;
     }
     const T factor = static_cast<T>(f.factor(sum));
-    for (int64_t i = 0; i < f.along; ++i)
-      y[first + i * f.inner] = w[first + i * f.inner] * factor;
+    for (int64_t i = 0; i < f.along; ++i) y[first + i * f.inner] = w[first + i * f.inner] * factor;
   }
 }
 template <class T>
@@ -199,9 +197,8 @@ std::unique_ptr<Kernel> sgd_momentum(const PrepareCall& call) {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       launch_weights(launch,
                      MomentumStep<T>{input<T>(in, 0), input<T>(in, 1), input<T>(in, 2),
-                                     output<T>(out, 0), output<T>(out, 1),
-                                     input<StepParams>(in, 3), static_cast<T>(momentum), nesterov,
-                                     T(0)},
+                                     output<T>(out, 0), output<T>(out, 1), input<StepParams>(in, 3),
+                                     static_cast<T>(momentum), nesterov, T(0)},
                      total);
     });
   });
@@ -255,16 +252,15 @@ std::unique_ptr<Kernel> constrain(const PrepareCall& call) {
   const int64_t total = call.in[0].elements();
   return dispatch_variable(call.in[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
     if (call.attrs.text("kind") == "non_neg")
-      return make_kernel(
-          call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-            launch_weights(launch, NonNegative<T>{input<T>(in, 0), output<T>(out, 0)}, total);
-          });
+      return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+        launch_weights(launch, NonNegative<T>{input<T>(in, 0), output<T>(out, 0)}, total);
+      });
     const ConstrainForm f = constrain_form(call.in[0], call.attrs);
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (total == 0) return;
       if (f.inner == 1)
-        constrain_runs<T><<<launch.blocks(f.outer, 1), 128, 0, launch.stream>>>(
-            f, input<T>(in, 0), output<T>(out, 0));
+        constrain_runs<T><<<launch.blocks(f.outer, 1), 128, 0, launch.stream>>>(f, input<T>(in, 0),
+                                                                                output<T>(out, 0));
       else
         constrain_vectors<T><<<launch.blocks(f.outer * f.inner, 128), 128, 0, launch.stream>>>(
             f, input<T>(in, 0), output<T>(out, 0));

@@ -105,18 +105,15 @@ __device__ void real_points(const Point& c, T (&a)[N], const T (&b)[N]) {
     case TileOp::sign:
       return each(a, b, [](W p, W) { return p > W(0) ? W(1) : p < W(0) ? W(-1) : p; });
     case TileOp::softplus:
-      return each(a, b, [](W p, W) {
-        return (p < W(0) ? W(0) : p) + log1p_of(exp_of(-abs_of(p)));
-      });
+      return each(a, b,
+                  [](W p, W) { return (p < W(0) ? W(0) : p) + log1p_of(exp_of(-abs_of(p))); });
     case TileOp::scale:
       return each(a, b, [=](W p, W) { return p * x + y; });
     case TileOp::relu:
-      if (c.clipped)
-        return each(a, b, [=](W p, W) { return p <= W(0) ? W(0) : p >= x ? x : p; });
+      if (c.clipped) return each(a, b, [=](W p, W) { return p <= W(0) ? W(0) : p >= x ? x : p; });
       return each(a, b, [](W p, W) { return p <= W(0) ? W(0) : p; });
     case TileOp::relu_gradient:
-      if (c.clipped)
-        return each(a, b, [=](W p, W q) { return p > W(0) && p < x ? q : W(0); });
+      if (c.clipped) return each(a, b, [=](W p, W q) { return p > W(0) && p < x ? q : W(0); });
       return each(a, b, [](W p, W q) { return p > W(0) ? q : W(0); });
     case TileOp::leaky_relu:
       return each(a, b, [=](W p, W) { return p > W(0) ? p : x * p; });
@@ -167,14 +164,51 @@ __device__ void offsets(const Walk<N>& w, int64_t at, int64_t (&offset)[N]) {
   }
 }
 
-template <class T>
+template <int N>
+__device__ void short_offsets(const Walk<N>& w, uint32_t at, int64_t (&offset)[N]) {
+  for (int i = 0; i < N; ++i) offset[i] = 0;
+  for (int d = w.rank - 1; d >= 0; --d) {
+    const auto size = static_cast<uint32_t>(w.sizes[d]);
+    const uint32_t place = d > 0 ? at % size : at;
+    if (d > 0) at /= size;
+    for (int i = 0; i < N; ++i) offset[i] += place * w.strides[i][d];
+  }
+}
+
+// kSize neighbours at a time: a pack, whose elements along the last dimension follow one another
+// or are one and the same; or a single one.
+template <class T, int kSize>
 __global__ void strided_points(Point c, const T* a, const T* b, T* y, Walk<2> walk) {
-  for (int64_t i = thread_index(); i < walk.total; i += thread_count()) {
+  const int last = walk.rank - 1;
+  for (int64_t i = thread_index() * kSize; i < walk.total; i += thread_count() * kSize) {
     int64_t from[2];
-    offsets(walk, i, from);
-    T left[1] = {a[from[0]]}, right[1] = {b[from[1]]};
+    if (walk.total <= 0xffffffff)
+      short_offsets(walk, static_cast<uint32_t>(i), from);
+    else
+      offsets(walk, i, from);
+    auto take = [&](const T* x, int64_t at, bool steps, T(&to)[kSize]) {
+      if (kSize > 1 && steps) {
+        const Pack<T> pack = load_pack(x + at);
+#pragma unroll
+        for (int j = 0; j < kSize; ++j) to[j] = pack.at[j % Pack<T>::kSize];
+      } else {
+        const T one = x[at];
+#pragma unroll
+        for (int j = 0; j < kSize; ++j) to[j] = one;
+      }
+    };
+    T left[kSize], right[kSize];
+    take(a, from[0], last >= 0 && walk.strides[0][last] != 0, left);
+    take(b, from[1], last >= 0 && walk.strides[1][last] != 0, right);
     points(c, left, right);
-    y[i] = left[0];
+    if constexpr (kSize > 1) {
+      Pack<T> pack;
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) pack.at[j] = left[j];
+      store_pack(y + i, pack);
+    } else {
+      y[i] = left[0];
+    }
   }
 }
 
@@ -195,14 +229,25 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
     return nullptr;
   const int64_t total = shape.elements();
   const bool flat = walk.flat();
+  // Every pack of the result lies in one run of the last dimension, and so do the operands' packs.
+  constexpr int kSize = Pack<T>::kSize;
+  bool packs = walk.rank > 0 && walk.sizes[walk.rank - 1] % kSize == 0;
+  for (int i = 0; packs && i < 2; ++i)
+    for (int d = 0; packs && d < walk.rank; ++d)
+      packs = d + 1 < walk.rank
+                  ? walk.strides[i][d] % kSize == 0 || walk.strides[i][walk.rank - 1] == 0
+                  : walk.strides[i][d] <= 1;
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     if (total == 0) return;
     const T *a = input<T>(in, 0), *b = two ? input<T>(in, 1) : nullptr;
     if (flat)
       flat_points<T><<<launch.blocks(total / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), total);
+    else if (packs)
+      strided_points<T, kSize><<<launch.blocks(total / kSize, 256), 256, 0, launch.stream>>>(
+          point, a, b, output<T>(out, 0), walk);
     else
-      strided_points<T><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
+      strided_points<T, 1><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), walk);
   });
 }
@@ -325,10 +370,10 @@ std::unique_ptr<Kernel> transpose(const PrepareCall& call) {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (walk.total == 0) return;
       if (tiled)
-        transpose_tiles<T><<<launch.blocks(walk.total, kTile * kTile), dim3(kTile, 8), 0,
-                             launch.stream>>>(input<T>(in, 0), output<T>(out, 0),
-                                              walk.sizes[last - 1], walk.sizes[last],
-                                              walk.rank == 3 ? walk.sizes[0] : 1);
+        transpose_tiles<T>
+            <<<launch.blocks(walk.total, kTile * kTile), dim3(kTile, 8), 0, launch.stream>>>(
+                input<T>(in, 0), output<T>(out, 0), walk.sizes[last - 1], walk.sizes[last],
+                walk.rank == 3 ? walk.sizes[0] : 1);
       else
         strided_copy<T><<<launch.blocks(walk.total, 256), 256, 0, launch.stream>>>(
             input<T>(in, 0), output<T>(out, 0), walk);

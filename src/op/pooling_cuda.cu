@@ -1,7 +1,7 @@
 // CUDA kernels of the pools and of resize and upsample: a thread for each result, channels side by
 // side; gradients look up what reached them, so that sums have one order.
 #include "op/avg_pool.h"
-#include "op/cuda/device-inl.cuh"
+#include "op/cuda/columns-inl.cuh"
 #include "op/cuda/kernels.h"
 #include "op/max_pool.h"
 
@@ -14,6 +14,18 @@ struct Place {
 };
 __device__ inline Place place_of(int64_t i, int64_t height, int64_t width, int64_t channels) {
   Place p;
+  if (i <= 0xffffffff) {  // 32-bit divisions are several times faster
+    auto rest = static_cast<uint32_t>(i);
+    const auto c = static_cast<uint32_t>(channels), w = static_cast<uint32_t>(width);
+    const auto h = static_cast<uint32_t>(height);
+    p.c = rest % c;
+    rest /= c;
+    p.w = rest % w;
+    rest /= w;
+    p.h = rest % h;
+    p.b = rest / h;
+    return p;
+  }
   p.c = i % channels;
   i /= channels;
   p.w = i % width;
@@ -23,26 +35,38 @@ __device__ inline Place place_of(int64_t i, int64_t height, int64_t width, int64
   return p;
 }
 
-template <class T>
+template <int N>
+struct alignas(N) Positions {
+  uint8_t at[N];
+};
+
+// N: channels of a thread.
+template <int N, class T>
 __global__ void max_pool_elements(PoolForm f, const T* x, T* y, uint8_t* index, int64_t total) {
   const WindowAxis h = f.window.h, w = f.window.w;
-  for (int64_t i = thread_index(); i < total; i += thread_count()) {
-    const Place at = place_of(i, h.out, w.out, f.channels);
-    const int64_t top = at.h * h.stride - h.before, left = at.w * w.stride - w.before;
+  for (int64_t i = thread_index(); i < total / N; i += thread_count()) {
+    const Place at = place_of(i, h.out, w.out, f.channels / N);
+    const int top = static_cast<int>(at.h * h.stride - h.before);
+    const int left = static_cast<int>(at.w * w.stride - w.before);
+    const int rows = static_cast<int>(min(h.kernel, h.in - top));
+    const int columns = static_cast<int>(min(w.kernel, w.in - left));
     bool found = false;
-    T best{};
-    int64_t where = 0;
-    for (int64_t kh = max(int64_t{0}, -top); kh < min(h.kernel, h.in - top); ++kh)
-      for (int64_t kw = max(int64_t{0}, -left); kw < min(w.kernel, w.in - left); ++kw) {
-        const T value = x[((at.b * h.in + top + kh) * w.in + left + kw) * f.channels + at.c];
-        const Wide<T> v = widen(value);
-        if (found && !(v > widen(best) || v != v)) continue;
+    Wide<T> best[N] = {};
+    Positions<N> where = {};
+    for (int kh = max(0, -top); kh < rows; ++kh)
+      for (int kw = max(0, -left); kw < columns; ++kw) {
+        Wide<T> v[N];
+        load_wide<N>(x + ((at.b * h.in + top + kh) * w.in + left + kw) * f.channels + at.c * N, v);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          if (!found || v[j] > best[j] || v[j] != v[j]) {
+            best[j] = v[j];
+            where.at[j] = static_cast<uint8_t>(kh * static_cast<int>(w.kernel) + kw);
+          }
         found = true;
-        best = value;
-        where = kh * w.kernel + kw;
       }
-    y[i] = best;
-    index[i] = static_cast<uint8_t>(where);
+    store_narrow<N>(y + i * N, best);
+    *reinterpret_cast<Positions<N>*>(index + i * N) = where;
   }
 }
 
@@ -54,23 +78,28 @@ __device__ inline void windows_above(const WindowAxis& a, int64_t i, int64_t* fi
   *last = min(a.out, (i + a.before) / a.stride + 1);
 }
 
-template <class T>
+template <int N, class T>
 __global__ void max_pool_gradient_elements(PoolForm f, const uint8_t* index, const T* dy, T* dx,
                                            int64_t total) {
   const WindowAxis h = f.window.h, w = f.window.w;
-  for (int64_t i = thread_index(); i < total; i += thread_count()) {
-    const Place at = place_of(i, h.in, w.in, f.channels);
+  for (int64_t i = thread_index(); i < total / N; i += thread_count()) {
+    const Place at = place_of(i, h.in, w.in, f.channels / N);
     int64_t top, bottom, left, right;
     windows_above(h, at.h, &top, &bottom);
     windows_above(w, at.w, &left, &right);
-    Wide<T> sum = 0;
+    Wide<T> sum[N] = {};
     for (int64_t oh = top; oh < bottom; ++oh)
       for (int64_t ow = left; ow < right; ++ow) {
-        const int64_t from = ((at.b * h.out + oh) * w.out + ow) * f.channels + at.c;
+        const int64_t from = ((at.b * h.out + oh) * w.out + ow) * f.channels + at.c * N;
         const int64_t kh = at.h + h.before - oh * h.stride, kw = at.w + w.before - ow * w.stride;
-        if (index[from] == kh * w.kernel + kw) sum += widen(dy[from]);
+        const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
+        Wide<T> v[N];
+        load_wide<N>(dy + from, v);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          if (where.at[j] == kh * w.kernel + kw) sum[j] += v[j];
       }
-    dx[i] = static_cast<T>(sum);
+    store_narrow<N>(dx + i * N, sum);
   }
 }
 
@@ -89,8 +118,8 @@ __global__ void avg_pool_elements(PoolForm f, const T* x, T* y, int64_t total) {
     for (int64_t ih = max(int64_t{0}, top); ih < min(h.in, top + h.kernel); ++ih)
       for (int64_t iw = max(int64_t{0}, left); iw < min(w.in, left + w.kernel); ++iw)
         sum += widen(x[((at.b * h.in + ih) * w.in + iw) * f.channels + at.c]);
-    y[i] = static_cast<T>(sum * (Wide<T>(1) / static_cast<Wide<T>>(inside_count(h, at.h) *
-                                                                   inside_count(w, at.w))));
+    y[i] = static_cast<T>(
+        sum * (Wide<T>(1) / static_cast<Wide<T>>(inside_count(h, at.h) * inside_count(w, at.w))));
   }
 }
 template <class T>
@@ -128,8 +157,11 @@ std::unique_ptr<Kernel> max_pool(const PrepareCall& call) {
   return pool_kernel(call, call.in[0].dtype,
                      [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
                                   void* const* out, int64_t total) {
-                       max_pool_elements<T><<<blocks, 256, 0, stream>>>(
-                           f, input<T>(in, 0), output<T>(out, 0), output<uint8_t>(out, 1), total);
+                       constexpr int kSize = Pack<T>::kSize;
+                       auto* kernel = f.channels % kSize == 0 ? max_pool_elements<kSize, T>
+                                                              : max_pool_elements<1, T>;
+                       kernel<<<blocks, 256, 0, stream>>>(f, input<T>(in, 0), output<T>(out, 0),
+                                                          output<uint8_t>(out, 1), total);
                      });
 }
 std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
@@ -137,8 +169,11 @@ std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
   return pool_kernel(call, call.in[1].dtype,
                      [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
                                   void* const* out, int64_t total) {
-                       max_pool_gradient_elements<T><<<blocks, 256, 0, stream>>>(
-                           f, input<uint8_t>(in, 0), input<T>(in, 1), output<T>(out, 0), total);
+                       constexpr int kSize = Pack<T>::kSize;
+                       auto* kernel = f.channels % kSize == 0 ? max_pool_gradient_elements<kSize, T>
+                                                              : max_pool_gradient_elements<1, T>;
+                       kernel<<<blocks, 256, 0, stream>>>(f, input<uint8_t>(in, 0), input<T>(in, 1),
+                                                          output<T>(out, 0), total);
                      });
 }
 std::unique_ptr<Kernel> avg_pool(const PrepareCall& call) {
@@ -146,8 +181,8 @@ std::unique_ptr<Kernel> avg_pool(const PrepareCall& call) {
   return pool_kernel(call, call.in[0].dtype,
                      [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
                                   void* const* out, int64_t total) {
-                       avg_pool_elements<T><<<blocks, 256, 0, stream>>>(
-                           f, input<T>(in, 0), output<T>(out, 0), total);
+                       avg_pool_elements<T><<<blocks, 256, 0, stream>>>(f, input<T>(in, 0),
+                                                                        output<T>(out, 0), total);
                      });
 }
 std::unique_ptr<Kernel> avg_pool_gradient(const PrepareCall& call) {
@@ -213,8 +248,7 @@ __global__ void resize_elements(ResizeForm f, const T* x, T* y, int64_t total) {
 }
 
 // New positions that may be made of old position i, along an axis: [first, last).
-__device__ inline void made_of(int64_t i, int64_t from, int64_t to, int64_t* first,
-                               int64_t* last) {
+__device__ inline void made_of(int64_t i, int64_t from, int64_t to, int64_t* first, int64_t* last) {
   // (o + 1/2) * from / to is within one and a half of i + 1/2; the ends reach further.
   *first = i == 0 ? 0 : max(int64_t{0}, (2 * i - 2) * to / (2 * from) - 1);
   *last = i == from - 1 ? to : min(to, (2 * i + 4) * to / (2 * from) + 2);
@@ -243,8 +277,8 @@ __global__ void resize_gradient_elements(ResizeForm f, const T* dy, T* dx, int64
         if (cols.second == at.w) across += cols.share;
         if (across == W(0)) continue;
         if (!f.bilinear) across = 1;
-        sum += widen(dy[((at.b * f.tall + oh) * f.wide + ow) * f.channels + at.c]) *
-               (down * across);
+        sum +=
+            widen(dy[((at.b * f.tall + oh) * f.wide + ow) * f.channels + at.c]) * (down * across);
       }
     }
     dx[i] = static_cast<T>(sum);
@@ -264,8 +298,8 @@ std::unique_ptr<Kernel> resize_kernel(const PrepareCall& call, bool gradient,
                          resize_gradient_elements<T><<<blocks, 256, 0, stream>>>(
                              f, input<T>(in, 0), output<T>(out, 0), total);
                        else
-                         resize_elements<T><<<blocks, 256, 0, stream>>>(
-                             f, input<T>(in, 0), output<T>(out, 0), total);
+                         resize_elements<T><<<blocks, 256, 0, stream>>>(f, input<T>(in, 0),
+                                                                        output<T>(out, 0), total);
                      });
 }
 

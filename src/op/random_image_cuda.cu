@@ -49,9 +49,9 @@ struct ImageAffine {
 
 __device__ ImageAffine affine_of(const ImageForm& f, const StepParams* params, int64_t sample) {
   const int64_t index = f.kind == ImageKind::crop ? 0 : params->row_offset + sample;
-  const uint4 words = stream_block(stream_key(params->seed, f.stream),
-                                   static_cast<uint64_t>(params->step),
-                                   static_cast<uint64_t>(index));
+  const uint4 words =
+      stream_block(stream_key(params->seed, f.stream), static_cast<uint64_t>(params->step),
+                   static_cast<uint64_t>(index));
   const double u[2] = {unit_of(words.x), unit_of(words.y)};
   auto drawn = [&](int i) { return f.low[i] + (f.high[i] - f.low[i]) * u[i]; };
   const double middle_y = static_cast<double>(f.height - 1) / 2;
@@ -191,8 +191,8 @@ std::unique_ptr<Kernel> random_image_gradient(const PrepareCall& call) {
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
           if (total == 0) return;
-          W* sums = sizeof(W) == sizeof(T) ? static_cast<W*>(out[0])
-                                           : reinterpret_cast<W*>(workspace);
+          W* sums =
+              sizeof(W) == sizeof(T) ? static_cast<W*>(out[0]) : reinterpret_cast<W*>(workspace);
           image_gradient_channels<T>
               <<<launch.blocks(f.batch * f.channels, 32), 32, 0, launch.stream>>>(
                   f, input<T>(in, 0), sums, input<StepParams>(in, 1));

@@ -128,9 +128,9 @@ __global__ void lstm_samples(RecurrentForm f, RecurrentArgs args) {
         next[j] = h[j];
         if (runs) {
           for (int g = 0; g < 4; ++g)
-            gate[g] = squash_of(g == 2 ? f.activation : f.recurrent_activation,
-                                widen(z[at + g * f.units + j]) +
-                                    times_column<4>(h, dropped, u, f.units, g, j));
+            gate[g] = squash_of(
+                g == 2 ? f.activation : f.recurrent_activation,
+                widen(z[at + g * f.units + j]) + times_column<4>(h, dropped, u, f.units, g, j));
           c[j] = gate[1] * c[j] + gate[0] * gate[2];
           next[j] = gate[3] * squash_of(f.activation, c[j]);
         }
@@ -287,9 +287,7 @@ __global__ void gru_gradient_samples(RecurrentForm f, RecurrentArgs args) {
     const T *h0 = p.state(f.h0), *dropped = p.state(f.dropped, 3), *dhs = p.steps(f.dh);
     const T *dgates = p.steps(f.dgates, 3), *dinner = p.steps(f.dcells);
     T *dz = p.out_steps(0, 3), *dns = p.out_steps(1);
-    auto factor = [&](int g, int64_t k) {
-      return dropped ? widen(dropped[g * units + k]) : W(1);
-    };
+    auto factor = [&](int g, int64_t k) { return dropped ? widen(dropped[g * units + k]) : W(1); };
     __syncthreads();
     PL_EACH_UNIT(j) dh[j] = p.number(p.state(f.dlast_h), j);
     __syncthreads();
@@ -425,14 +423,14 @@ std::unique_ptr<Kernel> recurrent_kernel(const PrepareCall& call, const Recurren
     const int64_t bytes = states * f.units * static_cast<int64_t>(sizeof(Wide<T>));
     if (bytes > 200 * 1024) return nullptr;
     auto* kernel = pick.template operator()<T>();
-    if (bytes > 48 * 1024 &&
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(bytes)) != cudaSuccess) {
+    if (bytes > 48 * 1024 && cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  static_cast<int>(bytes)) != cudaSuccess) {
       cudaGetLastError();
       return nullptr;
     }
-    const auto threads = static_cast<unsigned>(std::clamp<int64_t>((f.units + 31) / 32 * 32, 32, 512));
+    const auto threads =
+        static_cast<unsigned>(std::clamp<int64_t>((f.units + 31) / 32 * 32, 32, 512));
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (f.batch * f.units == 0) return;
       RecurrentArgs args{};
@@ -455,8 +453,7 @@ std::unique_ptr<Kernel> lstm_gradient(const PrepareCall& call) {
                           [&]<class T>() { return &lstm_gradient_samples<T>; });
 }
 std::unique_ptr<Kernel> gru(const PrepareCall& call) {
-  return recurrent_kernel(call, cpu::gru_form(call), 3,
-                          [&]<class T>() { return &gru_samples<T>; });
+  return recurrent_kernel(call, cpu::gru_form(call), 3, [&]<class T>() { return &gru_samples<T>; });
 }
 std::unique_ptr<Kernel> gru_gradient(const PrepareCall& call) {
   return recurrent_kernel(call, cpu::gru_gradient_form(call), 7,
@@ -493,7 +490,8 @@ __global__ void recurrent_weight_sums(WeightSumForm f, const T* h, const T* dz, 
         const int64_t t = f.backwards ? f.steps - 1 - s : s;
         const int64_t before = f.backwards && !f.flip ? f.steps - s : s - 1;
         const T* state = s > 0 ? h + (b * f.steps + before) * f.units
-                               : h0 ? h0 + b * f.units : nullptr;
+                         : h0  ? h0 + b * f.units
+                               : nullptr;
         if (state) sum += widen(state[k]) * factor * widen(dz[(b * f.steps + t) * f.width + j]);
       }
     }

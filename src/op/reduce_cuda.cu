@@ -80,8 +80,7 @@ __global__ void reduce_each(const In* x, Out* y, ReduceAxes kept, ReduceAxes red
     A total = R::start();
     for (int64_t k = 0; k < reduced.count; ++k)
       total = typename R::Join()(
-          total, static_cast<A>(
-                     widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
+          total, static_cast<A>(widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
     y[o] = static_cast<Out>(total);
   }
 }
@@ -90,13 +89,17 @@ template <class T>
 struct ColumnTerm {
   const T* x;
   int64_t columns;
-  template <int N, class A>
-  __device__ void add(int64_t row, int64_t column, A (&sums)[1][N]) const {
-    Wide<T> values[N];
-    load_wide<N>(x + row * columns + column, values);
+  template <int N>
+  struct Lane {
+    __device__ Lane(const ColumnTerm&, int64_t) {}
+    template <class A>
+    __device__ void add(const ColumnTerm& t, int64_t row, int64_t column, A (&sums)[1][N]) const {
+      Wide<T> values[N];
+      load_wide<N>(t.x + row * t.columns + column, values);
 #pragma unroll
-    for (int j = 0; j < N; ++j) sums[0][j] += values[j];
-  }
+      for (int j = 0; j < N; ++j) sums[0][j] += values[j];
+    }
+  };
 };
 template <class Out>
 struct ColumnSumEnd {
@@ -128,8 +131,9 @@ template <class R, class In, class Out>
 std::unique_ptr<Kernel> runs_kernel(const PrepareCall& call, int64_t outer, int64_t reduced) {
   using A = typename R::Part;
   constexpr int64_t kPiece = 16384;
-  const int64_t pieces =
-      outer >= backend_of(call).multiprocessors() * int64_t{2} ? 1 : (reduced + kPiece - 1) / kPiece;
+  const int64_t pieces = outer >= backend_of(call).multiprocessors() * int64_t{2}
+                             ? 1
+                             : (reduced + kPiece - 1) / kPiece;
   const int64_t piece = pieces > 1 ? kPiece : reduced;
   const int threads = reduced >= 4096 ? 512 : reduced >= 512 ? 128 : 32;
   return make_kernel(
@@ -171,8 +175,8 @@ std::unique_ptr<Kernel> each_kernel(const PrepareCall& call) {
 template <class In, class Out>
 std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&form)[3]) {
   using A = Wide<In>;
-  const ColumnPlan plan = column_plan(form[0], form[1], form[2], Pack<In>::kSize,
-                                      backend_of(call).multiprocessors());
+  const ColumnPlan plan =
+      column_plan(form[0], form[1], form[2], Pack<In>::kSize, backend_of(call).multiprocessors());
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
@@ -207,6 +211,11 @@ std::unique_ptr<Kernel> reduce_sum(const PrepareCall& call) {
   return dispatch_number(from, [&]<class T>() { return reduce_kernel<SumOf, T, T>(call); });
 }
 std::unique_ptr<Kernel> reduce_max(const PrepareCall& call) {
+  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
+  if (from == Dtype::bfloat16 && to == Dtype::float32)
+    return reduce_kernel<MaxOf, Bf16, float>(call);
+  if (from == Dtype::float16 && to == Dtype::float32)
+    return reduce_kernel<MaxOf, Half, float>(call);
   return dispatch_number(call.in[0].dtype,
                          [&]<class T>() { return reduce_kernel<MaxOf, T, T>(call); });
 }

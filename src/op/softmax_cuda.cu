@@ -51,8 +51,7 @@ struct RowSums {
         if (v[j] == most) at = first + j;
     }
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      sum += v[j] == -infinity(v[j]) ? W(0) : row_exp<T>(v[j] - largest);
+    for (int j = 0; j < N; ++j) sum += v[j] == -infinity(v[j]) ? W(0) : row_exp<T>(v[j] - largest);
   }
   __device__ void take_row(const RowTeam& team, const T* row, int64_t classes) {
     constexpr int kSize = Pack<T>::kSize;
@@ -147,8 +146,7 @@ __global__ void sparse_loss_rows(const T* logits, const int32_t* labels, T* loss
     map_row(row, probs + r * classes, classes, team.thread, team.threads,
             [&](W v, int64_t) { return row_exp<T>(v - sums.largest) * factor; });
     if (team.thread == 0)
-      loss[r] = static_cast<T>(known ? (sums.largest - of_label) + log_of(sums.sum)
-                                     : nan_of(W(0)));
+      loss[r] = static_cast<T>(known ? (sums.largest - of_label) + log_of(sums.sum) : nan_of(W(0)));
   });
 }
 
@@ -186,8 +184,7 @@ __global__ void dense_loss_rows(const T* logits, const T* targets, T* loss, T* p
     map_row(row, probs + r * classes, classes, team.thread, team.threads,
             [&](W v, int64_t) { return row_exp<T>(v - sums.largest) * factor; });
     if (team.thread == 0)
-      loss[r] =
-          static_cast<T>(total * ((sums.largest - base) + log_of(sums.sum)) - product);
+      loss[r] = static_cast<T>(total * ((sums.largest - base) + log_of(sums.sum)) - product);
   });
 }
 
@@ -222,8 +219,9 @@ __device__ int64_t first_largest(const RowTeam& team, const T* row, int64_t clas
                                  Wide<T>* shared, int64_t* places) {
   using W = Wide<T>;
   Best<W> mine{-infinity(W(0)), classes};
-  each_of_row(row, classes, team.thread, team.threads,
-              [&](W v, int64_t c) { mine = better(mine, Best<W>{v, c}); });
+  each_of_row(row, classes, team.thread, team.threads, [&](W v, int64_t c) {
+    mine = better(mine, Best<W>{v, c});
+  });
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
     const Best<W> other{__shfl_xor_sync(0xffffffffu, mine.value, step),
@@ -353,8 +351,7 @@ std::unique_ptr<Kernel> score_kernel(const PrepareCall& call, Run run) {
 
 std::unique_ptr<Kernel> softmax_kernel(const PrepareCall& call, SoftmaxKind kind) {
   return score_kernel(call, [kind]<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                            const ScoreForm& f, void* const* in,
-                                            void* const* out) {
+                                            const ScoreForm& f, void* const* in, void* const* out) {
     softmax_rows<T><<<g.blocks, g.threads, 0, stream>>>(kind, input<T>(in, 0), output<T>(out, 0),
                                                         f.rows, f.classes);
   });
@@ -369,64 +366,61 @@ std::unique_ptr<Kernel> log_softmax(const PrepareCall& call) {
   return softmax_kernel(call, SoftmaxKind::log_softmax);
 }
 std::unique_ptr<Kernel> softmax_gradient(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
     softmax_gradient_rows<T><<<g.blocks, g.threads, 0, stream>>>(
         input<T>(in, 0), input<T>(in, 1), output<T>(out, 0), f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> sparsemax(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
-    sparsemax_rows<T><<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), output<T>(out, 0),
-                                                          f.rows, f.classes);
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
+    sparsemax_rows<T>
+        <<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), output<T>(out, 0), f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
-    sparse_loss_rows<T><<<g.blocks, g.threads, 0, stream>>>(
-        input<T>(in, 0), input<int32_t>(in, 1), output<T>(out, 0), output<T>(out, 1), f.rows,
-        f.classes);
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
+    sparse_loss_rows<T><<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), input<int32_t>(in, 1),
+                                                            output<T>(out, 0), output<T>(out, 1),
+                                                            f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> sparse_softmax_cross_entropy_gradient(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
-    sparse_loss_gradient_rows<T><<<g.blocks, g.threads, 0, stream>>>(
-        input<T>(in, 0), input<int32_t>(in, 1), input<T>(in, 2), output<T>(out, 0), f.rows,
-        f.classes);
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
+    sparse_loss_gradient_rows<T>
+        <<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), input<int32_t>(in, 1),
+                                             input<T>(in, 2), output<T>(out, 0), f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> softmax_cross_entropy(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
-    dense_loss_rows<T><<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), input<T>(in, 1),
-                                                           output<T>(out, 0), output<T>(out, 1),
-                                                           f.rows, f.classes);
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
+    dense_loss_rows<T><<<g.blocks, g.threads, 0, stream>>>(
+        input<T>(in, 0), input<T>(in, 1), output<T>(out, 0), output<T>(out, 1), f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> softmax_cross_entropy_gradient(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
     dense_loss_gradient_rows<T><<<g.blocks, g.threads, 0, stream>>>(
         input<T>(in, 0), input<T>(in, 1), input<T>(in, 2), output<T>(out, 0), f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> sparse_categorical_accuracy(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
-    accuracy_rows<T><<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), input<int32_t>(in, 1),
-                                                         nullptr, output<float>(out, 0), f.rows,
-                                                         f.classes);
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
+    accuracy_rows<T><<<g.blocks, g.threads, 0, stream>>>(
+        input<T>(in, 0), input<int32_t>(in, 1), nullptr, output<float>(out, 0), f.rows, f.classes);
   });
 }
 std::unique_ptr<Kernel> categorical_accuracy(const PrepareCall& call) {
-  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream,
-                                        const ScoreForm& f, void* const* in, void* const* out) {
-    accuracy_rows<T><<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), nullptr,
-                                                         input<T>(in, 1), output<float>(out, 0),
-                                                         f.rows, f.classes);
+  return score_kernel(call, []<class T>(const ScoreGrid& g, cudaStream_t stream, const ScoreForm& f,
+                                        void* const* in, void* const* out) {
+    accuracy_rows<T><<<g.blocks, g.threads, 0, stream>>>(input<T>(in, 0), nullptr, input<T>(in, 1),
+                                                         output<float>(out, 0), f.rows, f.classes);
   });
 }
 
@@ -434,8 +428,8 @@ void launch_head_rows(const Launch& launch, Dtype dtype, const HeadRows& head, v
                       int64_t rows, int64_t classes) {
   const ScoreGrid g = score_grid(launch, {rows, classes});
   auto go = [&]<class T>() {
-    head_rows<T><<<g.blocks, g.threads, 0, launch.stream>>>(head, static_cast<T*>(logits), rows,
-                                                            classes);
+    head_rows<T>
+        <<<g.blocks, g.threads, 0, launch.stream>>>(head, static_cast<T*>(logits), rows, classes);
   };
   if (dtype == Dtype::bfloat16) return go.template operator()<Bf16>();
   if (dtype == Dtype::float16) return go.template operator()<Half>();

@@ -60,11 +60,11 @@ __device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
   }
 }
 
-// term.add(row, column, sums): adds what row `row` of all (outer * rows) has for N columns from
-// `column` on to sums[K][N] of type A.
+// Term::Lane<N>: what a thread keeps of its N columns, made of (term, column). lane.add(term, row,
+// column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A.
 template <int K, int N, class A, class Term>
-__global__ void __launch_bounds__(kColumnThreads) column_parts(ColumnPlan plan, Term term,
-                                                               A* parts) {
+__global__ void __launch_bounds__(kColumnThreads)
+    column_parts(ColumnPlan plan, Term term, A* parts) {
   __shared__ A shared[kColumnThreads * N];
   const int tx = static_cast<int>(threadIdx.x) % plan.across;
   const int ty = static_cast<int>(threadIdx.x) / plan.across;
@@ -78,10 +78,12 @@ __global__ void __launch_bounds__(kColumnThreads) column_parts(ColumnPlan plan, 
     for (int k = 0; k < K; ++k)
 #pragma unroll
       for (int j = 0; j < N; ++j) sums[k][j] = A(0);
-    if (column < plan.columns)
+    if (column < plan.columns) {
+      const typename Term::template Lane<N> lane(term, column);
 #pragma unroll 4
       for (int64_t row = first + ty; row < last; row += down)
-        term.template add<N>(outer * plan.rows + row, column, sums);
+        lane.add(term, outer * plan.rows + row, column, sums);
+    }
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       __syncthreads();
@@ -132,7 +134,8 @@ __global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* pa
   }
 }
 
-// Both kernels; `parts` has plan.bytes(K, sizeof(A)). N: a pack's columns, where plan.width says so.
+// Both kernels; `parts` has plan.bytes(K, sizeof(A)). N: a pack's columns, where plan.width says
+// so.
 template <int K, int N, class A, class Term, class End>
 void sum_columns(const Launch& launch, const ColumnPlan& plan, const Term& term, const End& end,
                  void* parts) {

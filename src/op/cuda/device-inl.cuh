@@ -130,10 +130,9 @@ __device__ inline uint2 stream_key(uint64_t seed, uint64_t stream) {
   return make_uint2(words.x, words.y);
 }
 __device__ inline uint4 stream_block(uint2 key, uint64_t step, uint64_t block) {
-  return philox_words(
-      make_uint4(static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                 static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)),
-      key);
+  return philox_words(make_uint4(static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                                 static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)),
+                      key);
 }
 __device__ inline uint32_t word_of(const uint4& words, uint32_t lane) {
   return lane == 0 ? words.x : lane == 1 ? words.y : lane == 2 ? words.z : words.w;
@@ -158,8 +157,7 @@ __device__ inline StreamPlace stream_place(const StreamForm& f, const StepParams
   if (f.bands > 0) {
     place.base = (p->row_offset * f.height + f.starts[p->band]) * f.image_row;
   } else {
-    const int64_t per_row =
-        f.per_row > 0 && p->call_rows > 0 ? f.total / p->call_rows : f.per_row;
+    const int64_t per_row = f.per_row > 0 && p->call_rows > 0 ? f.total / p->call_rows : f.per_row;
     place.base = p->row_offset * per_row;
   }
   return place;
