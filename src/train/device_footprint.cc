@@ -6,9 +6,9 @@
 namespace pl {
 namespace {
 
-constexpr Bytes kCode = 4 * kMiB;        // of our own kernels that a step loads
-constexpr Bytes kPerKernel = 32 * kKiB;  // of a library's, on average
-constexpr Bytes kPerLaunch = 512;        // of a recorded step
+constexpr Bytes kCode = 4 * kMiB;       // of our own kernels that a step loads
+constexpr Bytes kPerKernel = 8 * kKiB;  // of a library's, on average
+constexpr Bytes kPerLaunch = 512;       // of a recorded step
 
 const CudaBackend& cuda(const Backend& backend) {
   check(backend.device().kind == DeviceKind::cuda, "a GPU");

@@ -142,22 +142,37 @@ void Session::receive(size_t signature) {
   variables_->stepped();
 }
 
+// A device's failure may surface long behind the launch that caused it: it gets the step's number.
+template <class Body>
+void Session::named_step(const StepParams& params, const Body& body) {
+  if (!link_) return body();
+  try {
+    body();
+  } catch (const BackendError& error) {
+    throw BackendError("[train] step " + std::to_string(params.step) + ": " + error.what());
+  }
+}
+
 void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
   write_params(signature, params);
-  send_inputs(signature);
-  if (eager_)
-    eager_->run(signature);
-  else
-    executors_[signature]->step(times);
-  receive(signature);
+  named_step(params, [&] {
+    send_inputs(signature);
+    if (eager_)
+      eager_->run(signature);
+    else
+      executors_[signature]->step(times);
+    receive(signature);
+  });
 }
 
 bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
   write_params(signature, params);
-  send_inputs(signature);
-  const bool finite =
-      eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
-  receive(signature);
+  bool finite = true;
+  named_step(params, [&] {
+    send_inputs(signature);
+    finite = eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
+    receive(signature);
+  });
   return finite;
 }
 

@@ -131,6 +131,8 @@ class Session {
   void find_iterations();
   void start_device();
   void receive(size_t signature);
+  template <class Body>
+  void named_step(const StepParams& params, const Body& body);
 
   SessionPlan plan_;
   std::shared_ptr<Variables> variables_;

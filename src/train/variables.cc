@@ -51,6 +51,7 @@ void Variables::stepped() {
 }
 
 void Variables::initialize(const Network& network, uint64_t seed) {
+  if (device_) copy_ = Reservation(layout_.bytes);  // nothing there is worth copying down
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const auto& entry = layout_.entries[i];
     std::string initializer = "zeros";
@@ -71,16 +72,18 @@ void Variables::initialize(const Network& network, uint64_t seed) {
 }
 
 void Variables::set_slot(const std::string& path, double value) {
+  bool found = false;
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const auto& entry = layout_.entries[i];
     if (entry.path != path) continue;
+    found = true;
     const int64_t count = entry.meta.elements();
     if (entry.meta.dtype == Dtype::float64)
       std::fill_n(static_cast<double*>(at(i)), count, value);
     else
       std::fill_n(static_cast<float*>(at(i)), count, static_cast<float>(value));
   }
-  written();
+  if (found) written();
 }
 
 void Variables::adopt(const VariableLayout& layout) {
