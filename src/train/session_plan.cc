@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
@@ -146,6 +147,7 @@ class SessionPlanner {
                          .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
+                         .cuda_bytes = cuda_host_bytes(),
                          .arena = arena};
     std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
