@@ -31,8 +31,9 @@
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
 
 // Input pipelines.
-#include "data/image/augment.h"          // random_crop, color_jitter, mixup, ...
-#include "data/image/image.h"            // image_dataset_from_directory
-#include "data/pipeline/dataset.h"       // Dataset
-#include "data/pipeline/file_sources.h"  // tfrecord_dataset, csv_dataset, ...
-#include "train/what_if.h"               // WhatIfReport
+#include "data/image/augment.h"            // random_crop, color_jitter, mixup, ...
+#include "data/image/image.h"              // image_dataset_from_directory
+#include "data/pipeline/dataset.h"         // Dataset
+#include "data/pipeline/dataset_source.h"  // source_dataset
+#include "data/pipeline/file_sources.h"    // tfrecord_dataset, csv_dataset, ...
+#include "train/what_if.h"                 // WhatIfReport
