@@ -2,8 +2,8 @@
 //
 //   in_memory [seed]
 //
-// In tf.data this is from_tensor_slices(...).shuffle(1920).batch(32). Here the shuffle is a keyed
-// permutation: perfect, new in each epoch, and of no bytes, so there is no buffer to choose.
+// As in tf.data: from_tensor_slices(...).shuffle(1920).batch(32). The shuffle is a keyed
+// permutation whatever its buffer: perfect, new in each epoch, and of no bytes.
 #include "plimsoll.h"
 
 #include <cmath>
@@ -31,16 +31,17 @@ int main(int argc, char** argv) {
     model.compile({.optimizer = Adam({.learning_rate = 0.005}),
                    .loss = "sparse_categorical_crossentropy",
                    .metrics = {"accuracy"}});
-    // The last fifth of the samples is for validation, as in Keras.
-    const History history = model.fit(x, y,
-                                      {.batch_size = 32,
-                                       .epochs = 40,
-                                       .memory = "64MiB",
-                                       .validation_split = 0.2,
-                                       .shuffle = true,
-                                       .seed = seed,
-                                       .verbose = 0,
-                                       .threads = 1});
+    // The last fifth of the samples is for validation.
+    constexpr int64_t kTrained = kSamples * 4 / 5;
+    const Dataset samples = Dataset::from_tensor_slices({x, y});
+    const Dataset train = samples.take(kTrained).shuffle(kTrained, {.seed = seed}).batch(32);
+    const Dataset validation = samples.skip(kTrained).batch(32);
+    const History history = model.fit(train, {.epochs = 40,
+                                              .memory = "64MiB",
+                                              .validation_data = validation,
+                                              .seed = seed,
+                                              .verbose = 0,
+                                              .threads = 1});
     for (const int epoch : {1, 10, 40})
       std::printf("epoch %d: loss %.4f\n", epoch,
                   history.history.at("loss")[static_cast<size_t>(epoch - 1)]);

@@ -6,7 +6,6 @@
 // state and activations, layer by layer, before anything is trained.
 #include "plimsoll.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,9 +13,15 @@ int main(int argc, char** argv) {
   using namespace pl;
   try {
     const uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
-    const auto all = fashion_mnist_source(Part::train), test = fashion_mnist_source(Part::test);
-    const int64_t samples = argc > 2 ? std::min<int64_t>(std::atoll(argv[2]), all->size()) : 6000;
-    const auto train = range_source(*all, 0, samples);  // the first few, to be done in a moment
+    const int64_t samples = argc > 2 ? std::atoll(argv[2]) : 6000;
+    // The first few, to be done in a moment.
+    const Dataset train = source_dataset(fashion_mnist_source(Part::train))
+                              .take(samples)
+                              .shuffle(samples, {.seed = seed})
+                              .batch(64)
+                              .prefetch(AUTOTUNE)
+                              .with_options({.memory = "4MiB"});
+    const Dataset test = source_dataset(fashion_mnist_source(Part::test)).batch(64);
 
     Sequential model;
     model.add(Conv2D(16, 3, {.activation = "relu"}));
@@ -33,13 +38,9 @@ int main(int argc, char** argv) {
     model.compile({.optimizer = "adam",
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
-    model.fit(*train, {.batch_size = 64,
-                       .epochs = 5,
-                       .memory = "64MiB",
-                       .seed = seed,
-                       .verbose = 2,
-                       .x_scale = 1.0 / 255});
-    std::printf("test accuracy %.4f\n", model.evaluate(*test, {.batch_size = 64})["accuracy"]);
+    model.fit(train,
+              {.epochs = 5, .memory = "64MiB", .seed = seed, .verbose = 2, .x_scale = 1.0 / 255});
+    std::printf("test accuracy %.4f\n", model.evaluate(test)["accuracy"]);
   } catch (const Error& error) {
     std::fprintf(stderr, "small_cnn: %s\n", error.what());
     return error.exit_code();

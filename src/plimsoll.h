@@ -31,9 +31,10 @@
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
 
 // Input pipelines.
-#include "data/image/augment.h"          // random_crop, color_jitter, mixup, ...
-#include "data/image/image.h"            // image_dataset_from_directory
-#include "data/pipeline/dataset.h"       // Dataset
-#include "data/pipeline/file_sources.h"  // tfrecord_dataset, csv_dataset, cifar_dataset, ...
-#include "data/pipeline/text_stages.h"   // byte_tokens, bpe_tokens, pack_sequences
-#include "train/what_if.h"               // WhatIfReport
+#include "data/image/augment.h"            // random_crop, color_jitter, mixup, ...
+#include "data/image/image.h"              // image_dataset_from_directory
+#include "data/pipeline/dataset.h"         // Dataset
+#include "data/pipeline/dataset_source.h"  // source_dataset
+#include "data/pipeline/file_sources.h"    // tfrecord_dataset, csv_dataset, cifar_dataset, ...
+#include "data/pipeline/text_stages.h"     // byte_tokens, bpe_tokens, pack_sequences
+#include "train/what_if.h"                 // WhatIfReport

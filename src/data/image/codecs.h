@@ -19,6 +19,7 @@ class ImageInput {
   ImageInput(std::string name, const uint8_t* data, Bytes size)
       : name_(std::move(name)), data_(data), size_(size) {}
   const std::string& path() const { return name_; }
+  Bytes size() const { return file_ ? file_->size() : size_; }
   Bytes read_some(void* to, Bytes bytes, ByteOffset at) const {
     if (file_) return file_->read_some(to, bytes, at);
     bytes = std::clamp<Bytes>(size_ - at, 0, bytes);

@@ -16,12 +16,15 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/image_files.h"
 
 namespace pl {
 namespace {
 
 namespace fs = std::filesystem;
-using Pixels = std::vector<uint8_t>;  // (height, width, channels)
+using testing::gradient;
+using testing::jpeg;
+using testing::Pixels;
 
 class Folder {
  public:
@@ -40,46 +43,6 @@ class Folder {
 
 void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
-}
-
-// Smooth, and different in every channel and corner.
-Pixels gradient(int64_t height, int64_t width, int64_t channels = 3) {
-  Pixels pixels;
-  for (int64_t y = 0; y < height; ++y)
-    for (int64_t x = 0; x < width; ++x)
-      for (int64_t c = 0; c < channels; ++c)
-        pixels.push_back(static_cast<uint8_t>((c == 0   ? 255 * x / width
-                                               : c == 1 ? 255 * y / height
-                                                        : 255 * (x + y) / (width + height))));
-  return pixels;
-}
-
-std::string jpeg(const Pixels& pixels, int64_t height, int64_t width, int channels = 3,
-                 bool progressive = false) {
-  jpeg_compress_struct info{};
-  jpeg_error_mgr errors{};
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&info, &out, &size);
-  info.image_height = static_cast<JDIMENSION>(height);
-  info.image_width = static_cast<JDIMENSION>(width);
-  info.input_components = channels;
-  info.in_color_space = channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 95, TRUE);
-  if (progressive) jpeg_simple_progression(&info);
-  jpeg_start_compress(&info, TRUE);
-  for (int64_t y = 0; y < height; ++y) {
-    JSAMPROW row = const_cast<uint8_t*>(pixels.data()) + y * width * channels;
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string bytes(reinterpret_cast<char*>(out), size);
-  free(out);
-  return bytes;
 }
 
 // What libjpeg says at full size.
@@ -232,6 +195,62 @@ TEST(Jpeg, LargeOnesAreScaledWhileTheyAreDecoded) {
   }
 }
 
+// An eighth of a plain file is the means of its blocks, which are read by code of our own.
+TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
+  const Folder folder;
+  const int64_t height = 203, width = 301;  // means 26 x 38, of colours 13 x 19
+  struct Case {
+    int channels, across, down, restart;
+  };
+  for (const Case& c : std::vector<Case>{{3, 2, 2, 0},
+                                         {3, 1, 1, 0},
+                                         {3, 2, 1, 7},
+                                         {3, 1, 2, 1},
+                                         {1, 1, 1, 0},
+                                         {1, 2, 2, 5},
+                                         {3, 2, 2, 2}}) {
+    const std::string bytes = jpeg(gradient(height, width, c.channels), height, width, c.channels,
+                                   false, c.across, c.down, c.restart);
+    write(folder / "a.jpg", bytes);
+    const Pixels got = decode(folder / "a.jpg", 14, 20);
+    const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {14, 20}, true);
+    double sum = 0;
+    for (size_t i = 0; i < got.size(); ++i) sum += std::abs(got[i] - wanted[i]);
+    EXPECT_LE(largest_difference(got, wanted), 5) << c.channels << c.across << c.down << c.restart;
+    EXPECT_LE(sum / static_cast<double>(got.size()), 1.0) << c.across << c.down << c.restart;
+    // Whatever is missing at its end is missed.
+    for (size_t cut = 3; cut < bytes.size(); cut += bytes.size() / 9) {
+      write(folder / "cut.jpg", bytes.substr(0, bytes.size() - cut));
+      EXPECT_NE(message_of([&] { decode(folder / "cut.jpg", 14, 20); }).find("cut.jpg: "),
+                std::string::npos)
+          << cut << " of " << bytes.size();
+    }
+  }
+}
+
+// Colours are stored at half size and go to the target from there; the library makes them as large
+// as the picture first. Where colours are smooth that is the same, and on the whole nearly so.
+TEST(Jpeg, SmallerOnesAreNearWhatTheLibrarySays) {
+  const Folder folder;
+  const int64_t height = 75, width = 101;
+  Pixels rough = gradient(height, width);
+  for (size_t i = 0; i < rough.size(); ++i)
+    rough[i] = static_cast<uint8_t>(std::clamp<int>(
+        rough[i] + static_cast<int>((i / 3 * 2654435761u >> 20) % 41) - 20, 0, 255));
+  for (const bool progressive : {false, true})
+    for (const bool smooth : {true, false}) {
+      const std::string bytes =
+          jpeg(smooth ? gradient(height, width) : rough, height, width, 3, progressive);
+      write(folder / "a.jpg", bytes);
+      const Pixels got = decode(folder / "a.jpg", 48, 60);
+      const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {48, 60}, true);
+      double sum = 0;
+      for (size_t i = 0; i < got.size(); ++i) sum += std::abs(got[i] - wanted[i]);
+      EXPECT_LE(sum / static_cast<double>(got.size()), smooth ? 0.5 : 1.0);
+      EXPECT_LE(largest_difference(got, wanted), smooth ? 3 : 12);
+    }
+}
+
 TEST(Png, RowsComeBackAsTheyWere) {
   const Folder folder;
   const Pixels pixels = gradient(33, 47);
@@ -321,14 +340,15 @@ TEST(Image, MutatedFilesNeverCrash) {
     return static_cast<size_t>(state >> 33) % below;
   };
   int refused = 0;
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 600; ++i) {
     std::string bytes = seeds[random(seeds.size())];
     for (size_t k = 1 + random(4); k > 0; --k)
       bytes[random(bytes.size())] ^= static_cast<char>(1 + random(255));
     if (random(4) == 0) bytes.resize(1 + random(bytes.size()));
     write(folder / "x", bytes);
     try {
-      decode(folder / "x", 16, 16);
+      const int64_t size = i % 2 ? 16 : 3;  // all ways of decoding
+      decode(folder / "x", size, size);
     } catch (const DataError&) {
       ++refused;
     }

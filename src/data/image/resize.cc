@@ -9,9 +9,14 @@
 namespace pl {
 
 FilterTaps triangle_taps(int64_t in, int64_t out, bool antialias) {
+  return triangle_taps(in, static_cast<double>(in), out, antialias);
+}
+
+FilterTaps triangle_taps(int64_t in, double extent, int64_t out, bool antialias) {
   check(in > 0 && out > 0, "sizes of images");
   FilterTaps taps;
-  const double scale = static_cast<double>(in) / static_cast<double>(out);
+  taps.spans.reserve(static_cast<size_t>(out));
+  const double scale = extent / static_cast<double>(out);
   const double reach = antialias ? std::max(1.0, scale) : 1.0;
   for (int64_t o = 0; o < out; ++o) {
     const double centre = (static_cast<double>(o) + 0.5) * scale;

@@ -34,6 +34,9 @@ struct FilterTaps {
 // Triangles as wide as an output pixel (antialias, as Pillow and torchvision have it), or as an
 // input pixel (as tf.image.resize has it by default). Pixels have their centre at one half.
 FilterTaps triangle_taps(int64_t in, int64_t out, bool antialias);
+// The same where the last sample reaches beyond the picture: `extent` samples of the `in` are in
+// it, a whole number or not.
+FilterTaps triangle_taps(int64_t in, double extent, int64_t out, bool antialias);
 
 // From RGBX bytes, four a pixel, to RGB.
 class RowResizer {

@@ -202,9 +202,11 @@ class IndexedSource final : public ElementSource {
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     check(destinations.size() == fields_.size(), "one destination for each field");
-    if (!run_)
+    if (!run_) {
       run_ = std::make_unique<Run>(dataset_.stage(), budget_, budget_, sizing(), threads_ - 1,
                                    dataset_.options().seed);
+      run_->workers().set_priority(Priority::equal);  // nothing is computed meanwhile
+    }
     Batch batch{indices, destinations};
     std::vector<std::shared_ptr<Lane>> lanes;
     for (int t = 0; t < threads_; ++t) {

@@ -1,11 +1,21 @@
 #include "data/pipeline/workers.h"
 
+#include <sys/resource.h>
+
 #include <utility>
 
 #include "base/error.h"
 
 namespace pl {
 namespace {
+
+// A tenth of a core that others want, and all of it else.
+constexpr int kBehind = 10;
+
+void step_back() {
+  // On Linux the priority is the thread's own. Where it cannot be lowered, nothing is lost.
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kBehind);
+}
 
 void* enter(void* body) {
   const std::unique_ptr<std::function<void()>> call(static_cast<std::function<void()>*>(body));
@@ -15,8 +25,11 @@ void* enter(void* body) {
 
 }  // namespace
 
-SmallThread::SmallThread(std::function<void()> body) {
-  auto call = std::make_unique<std::function<void()>>(std::move(body));
+SmallThread::SmallThread(std::function<void()> body, Priority priority) {
+  auto call = std::make_unique<std::function<void()>>([priority, body = std::move(body)] {
+    if (priority == Priority::behind) step_back();
+    body();
+  });
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, static_cast<size_t>(kStack));
@@ -57,7 +70,7 @@ Workers::~Workers() {
 void Workers::submit(std::shared_ptr<Job> job) {
   const std::lock_guard lock(mutex_);
   while (static_cast<int>(threads_.size()) < threads_wanted_)
-    threads_.emplace_back([this] { serve(); });
+    threads_.emplace_back([this] { serve(); }, priority_);
   queue_.push_back(std::move(job));
   more_.notify_one();
 }

@@ -16,12 +16,16 @@
 
 namespace pl {
 
+// How a thread shares the cores with those that compute. Work that is done ahead steps back: it
+// gets the time that computing leaves, and all of it when computing waits for data.
+enum class Priority : uint8_t { equal, behind };
+
 // A thread with a small stack: a writable mapping counts against limits whether touched or not.
 class SmallThread {
  public:
   SmallThread() = default;
   // Throws BackendError when the system gives none. `body` does not throw.
-  explicit SmallThread(std::function<void()> body);
+  explicit SmallThread(std::function<void()> body, Priority priority = Priority::behind);
   SmallThread(SmallThread&& other) noexcept;
   SmallThread& operator=(SmallThread&& other) noexcept;
   ~SmallThread() { join(); }
@@ -52,6 +56,8 @@ class Workers {
   Workers(int threads, std::shared_ptr<ValueMemory> memory);
   ~Workers();  // all jobs are done or dropped before
 
+  // Before the first job: of threads that work while nobody computes.
+  void set_priority(Priority priority) { priority_ = priority; }
   void submit(std::shared_ptr<Job> job);
   bool is_done(const Job& job) const;
   // Returns when it is done. True: at once, or it was run here; false: it was waited for.
@@ -64,6 +70,7 @@ class Workers {
   void run(Job& job, std::unique_lock<std::mutex>& lock);
 
   const int threads_wanted_;
+  Priority priority_ = Priority::behind;
   const std::shared_ptr<ValueMemory> memory_;
   mutable std::mutex mutex_;
   std::condition_variable more_, ended_;
