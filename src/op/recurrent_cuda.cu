@@ -139,8 +139,9 @@ __global__ void lstm_samples(RecurrentForm f, RecurrentArgs args) {
         cs[to + j] = static_cast<T>(c[j]);
       }
       __syncthreads();
-      PL_EACH_UNIT(j) h[j] = next[j];
-      __syncthreads();
+      W* const other = h;
+      h = next;
+      next = other;
     }
     PL_EACH_UNIT(j) {
       p.out_state(3)[j] = static_cast<T>(h[j]);
@@ -266,8 +267,9 @@ __global__ void gru_samples(RecurrentForm f, RecurrentArgs args) {
         hs[to + j] = static_cast<T>(next[j]);
       }
       __syncthreads();
-      PL_EACH_UNIT(j) h[j] = next[j];
-      __syncthreads();
+      W* const other = h;
+      h = next;
+      next = other;
     }
     PL_EACH_UNIT(j) p.out_state(3)[j] = static_cast<T>(h[j]);
   }
@@ -371,8 +373,9 @@ __global__ void simple_rnn_samples(RecurrentForm f, RecurrentArgs args) {
         hs[to + j] = static_cast<T>(next[j]);
       }
       __syncthreads();
-      PL_EACH_UNIT(j) h[j] = next[j];
-      __syncthreads();
+      W* const other = h;
+      h = next;
+      next = other;
     }
     PL_EACH_UNIT(j) p.out_state(1)[j] = static_cast<T>(h[j]);
   }

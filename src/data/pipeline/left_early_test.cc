@@ -42,8 +42,8 @@ std::vector<Dataset> pipelines() {
       Dataset::zip({stream.prefetch(3), Dataset::range(300).map(slow, many).prefetch(3)})
           .map(slow, many)
           .prefetch(AUTOTUNE),
-      Dataset::sample_from_datasets({stream.map(slow, many).prefetch(2),
-                                     Dataset::range(300).map(slow, eight).prefetch(2)})
+      Dataset::sample_from_datasets(
+          {stream.map(slow, many).prefetch(2), Dataset::range(300).map(slow, eight).prefetch(2)})
           .batch(2)
           .prefetch(3),
       Dataset::range(300).map(failing, many).ignore_errors().batch(2).prefetch(AUTOTUNE),
