@@ -81,6 +81,7 @@ class FencedDevice {
     if (wanted <= size_) return;
     memory_.reset();
     memory_ = backend_.reserve(align_up(wanted, 64 * kMiB));
+    backend_.synchronize();  // zeros are on their way
     size_ = align_up(wanted, 64 * kMiB);
   }
   static std::vector<unsigned char> content(const char* data, Bytes bytes) {

@@ -126,7 +126,12 @@ class AttentionDnn final : public Kernel {
  public:
   AttentionDnn(CudaBackend& backend, const AttentionForm& form, Dtype dtype, bool gradient,
                Dim pieces)
-      : f_(form), dtype_(dtype), gradient_(gradient), pieces_(pieces), graph_(backend) {
+      : backend_(backend),
+        f_(form),
+        dtype_(dtype),
+        gradient_(gradient),
+        pieces_(pieces),
+        graph_(backend) {
     f_.batch = form.batch / pieces;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
     library = "cudnn";
@@ -164,6 +169,12 @@ class AttentionDnn final : public Kernel {
     }
     if (!graph_.build(false, int64_t{1} << 40)) return false;
     workspace_bytes = graph_.workspace();
+    if (gradient_) {
+      // The library reads q, k and v while it writes: gradients in their place go through here.
+      placed_at_ = align_up(workspace_bytes, CudaBackend::kAlignment);
+      placed_bytes_ = f_.batch * f_.queries * f_.q_stride * size_of(dtype_);
+      workspace_bytes = placed_at_ + placed_bytes_;
+    }
     key = graph_.name();
     return true;
   }
@@ -179,15 +190,28 @@ class AttentionDnn final : public Kernel {
       set_heads(kQ, in, piece);
       set(kOut, gradient_ ? in[first] : out[0], result);
       set(kLse, gradient_ ? in[first + 1] : out[1], lse);
+      const bool placed = gradient_ && in[0] == out[0];
+      char* const space = static_cast<char*>(workspace) + placed_at_;
       if (gradient_) {
         set(kDout, in[first + 2], result);
         set_heads(kDq, out, piece);
+        if (placed) set_placed(space);
       }
       graph_.run(workspace);
+      if (placed)
+        cuda_check(cudaMemcpyAsync(static_cast<char*>(out[0]) + piece * placed_bytes_, space,
+                                   static_cast<size_t>(placed_bytes_), cudaMemcpyDeviceToDevice,
+                                   backend_.stream()),
+                   "attention gradient");
     }
   }
 
  private:
+  // What lies in the first gradient: dq, or of packed operands all three.
+  void set_placed(char* space) {
+    const Dim width = f_.heads * f_.size * size_of(dtype_);
+    for (int i = 0; i < (f_.packed ? 3 : 1); ++i) graph_.set(kDq + i, space + i * width);
+  }
   // q, k and v, or their gradients, which may lie in one tensor.
   void set_heads(int64_t first, void* const* operands, Dim piece) {
     const Dim size = size_of(dtype_), width = f_.heads * f_.size * size;
@@ -198,10 +222,12 @@ class AttentionDnn final : public Kernel {
     }
   }
 
+  CudaBackend& backend_;
   AttentionForm f_;
   Dtype dtype_;
   bool gradient_;
   Dim pieces_;
+  Bytes placed_at_ = 0, placed_bytes_ = 0;
   DnnGraph graph_;
 };
 
