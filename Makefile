@@ -53,7 +53,7 @@ format: setup
 	scripts/format
 
 clean:
-	rm -rf build build-sanitize build-tsan
+	rm -rf build build-cuda build-sanitize build-tsan
 
 # Ninja itself configures again when a CMake file or the list of sources changes, but does not know
 # the presets.
