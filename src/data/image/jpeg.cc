@@ -126,10 +126,15 @@ std::optional<ScanShape> means_shape(const jpeg_decompress_struct& info) {
   shape.restart_interval = info.restart_interval;
   for (int c = 0; c < info.num_components; ++c) {
     const jpeg_component_info& part = *info.cur_comp_info[c];
+    // Their numbers are as the file has them; the library looks at them later.
+    const auto within = [](int number, int count) { return number >= 0 && number < count; };
+    if (!within(part.dc_tbl_no, NUM_HUFF_TBLS) || !within(part.ac_tbl_no, NUM_HUFF_TBLS) ||
+        !within(part.quant_tbl_no, NUM_QUANT_TBLS) || part.component_index != c)
+      return {};
     const JHUFF_TBL *dc = info.dc_huff_tbl_ptrs[part.dc_tbl_no],
                     *ac = info.ac_huff_tbl_ptrs[part.ac_tbl_no];
     const JQUANT_TBL* steps = info.quant_tbl_ptrs[part.quant_tbl_no];
-    if (!dc || !ac || !steps || part.component_index != c) return {};
+    if (!dc || !ac || !steps) return {};
     shape.components.push_back({one ? 1 : part.h_samp_factor, one ? 1 : part.v_samp_factor,
                                 codes_of(*dc), codes_of(*ac), steps->quantval[0]});
   }
