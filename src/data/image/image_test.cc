@@ -228,6 +228,19 @@ TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
   }
 }
 
+// Tables are named by four bits, of which there are four.
+TEST(Jpeg, TablesThatCannotBeAreRefused) {
+  const Folder folder;
+  std::string bytes = jpeg(gradient(203, 301), 203, 301);
+  const size_t scan = bytes.find("\xFF\xDA");
+  ASSERT_NE(scan, std::string::npos);
+  bytes[scan + 6] = '\xBC';  // of the first component, behind marker, length, count and name
+  write(folder / "a.jpg", bytes);
+  for (const int64_t size : {14, 60, 203})
+    EXPECT_NE(message_of([&] { decode(folder / "a.jpg", size, size); }).find("a.jpg: "),
+              std::string::npos);
+}
+
 // Colours are stored at half size and go to the target from there; the library makes them as large
 // as the picture first. Where colours are smooth that is the same, and on the whole nearly so.
 TEST(Jpeg, SmallerOnesAreNearWhatTheLibrarySays) {

@@ -2,160 +2,19 @@
 // DCT is scaled by 1/8, 1/4 or 1/2 where that still covers the target, which saves most of the time
 // of large photographs. What becomes smaller is resized as planes of luma and colour, at the sizes
 // in which they are stored; what does not is what the library makes of it.
-// jpeglib.h wants these to be known.
-#include <cstddef>
-#include <cstdio>
-
-#include <jpeglib.h>
-
 #include <algorithm>
 #include <cmath>
-#include <csetjmp>
-#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "data/image/codecs.h"
+#include "data/image/jpeg_decompress.h"
 #include "data/image/jpeg_scan.h"
 #include "data/image/planes.h"
 
 namespace pl {
 namespace {
-
-// The library's fast path wants some KiB before it, so that small pieces are slow; files that are
-// smaller are read at once.
-constexpr Bytes kPiece = 128 * kKiB;
-constexpr Bytes kFirstPiece = 4 * kKiB;  // mostly only the header is wanted
-
-struct Fault {
-  jpeg_error_mgr base;
-  std::jmp_buf back;
-  char message[JMSG_LENGTH_MAX];
-  bool truncated;
-};
-
-// C code is left by longjmp: no exception may pass through it, and nothing with a destructor is
-// made between setjmp and the calls.
-[[noreturn]] void on_error(j_common_ptr info) {
-  auto* fault = reinterpret_cast<Fault*>(info->err);
-  info->err->format_message(info, fault->message);
-  std::longjmp(fault->back, 1);
-}
-
-// A warning is damage that libjpeg would paper over with grey.
-void on_message(j_common_ptr info, int level) {
-  if (level < 0) on_error(info);
-}
-
-struct Reader {
-  jpeg_source_mgr base;
-  const ImageInput* file;
-  Bytes at;
-  std::vector<JOCTET> piece;
-};
-
-Bytes piece_of(const ImageInput& file) { return std::clamp<Bytes>(file.size(), 1, kPiece); }
-
-void nothing(j_decompress_ptr) {}
-
-boolean fill(j_decompress_ptr info) {
-  auto* reader = reinterpret_cast<Reader*>(info->src);
-  Bytes got = 0;
-  bool failed = false;
-  try {
-    const auto room = static_cast<Bytes>(reader->piece.size());
-    got = reader->file->read_some(reader->piece.data(),
-                                  reader->at == 0 ? std::min(room, kFirstPiece) : room, reader->at);
-  } catch (...) {
-    failed = true;
-  }
-  if (failed || got <= 0) {
-    auto* fault = reinterpret_cast<Fault*>(info->err);
-    fault->truncated = true;
-    std::snprintf(fault->message, sizeof(fault->message), "the file ends in the middle");
-    std::longjmp(fault->back, 1);
-  }
-  reader->at += got;
-  reader->base.next_input_byte = reader->piece.data();
-  reader->base.bytes_in_buffer = static_cast<size_t>(got);
-  return TRUE;
-}
-
-void skip(j_decompress_ptr info, long count) {
-  auto* reader = reinterpret_cast<Reader*>(info->src);
-  if (count <= 0) return;
-  const auto here = static_cast<long>(reader->base.bytes_in_buffer);
-  if (count <= here) {
-    reader->base.next_input_byte += count;
-    reader->base.bytes_in_buffer -= static_cast<size_t>(count);
-    return;
-  }
-  reader->at += count - here;
-  reader->base.bytes_in_buffer = 0;
-}
-
-// A part of its own, so that it goes even when the header is damaged.
-struct Info : jpeg_decompress_struct {
-  Info() : jpeg_decompress_struct{} {}
-  ~Info() {
-    if (made) jpeg_destroy_decompress(this);
-  }
-  bool made = false;
-};
-
-// One decompression; what it holds goes with it.
-class Decompress {
- public:
-  explicit Decompress(const ImageInput& file) : file_(file), reader_(std::make_unique<Reader>()) {
-    info_.err = jpeg_std_error(&fault_.base);  // kept by jpeg_create_decompress
-    fault_.base.error_exit = on_error;
-    fault_.base.emit_message = on_message;
-    fault_.message[0] = 0;
-    fault_.truncated = false;
-    run([this] {
-      jpeg_create_decompress(&info_);
-      info_.made = true;
-    });
-    reader_->base = {};
-    reader_->base.init_source = nothing;
-    reader_->base.fill_input_buffer = fill;
-    reader_->base.skip_input_data = skip;
-    reader_->base.resync_to_restart = jpeg_resync_to_restart;
-    reader_->base.term_source = nothing;
-    reader_->file = &file;
-    reader_->at = 0;
-    reader_->piece.resize(static_cast<size_t>(piece_of(file)));
-    info_.src = &reader_->base;
-    run([this] { jpeg_read_header(&info_, TRUE); });
-  }
-  Decompress(const Decompress&) = delete;
-  Decompress& operator=(const Decompress&) = delete;
-
-  jpeg_decompress_struct& info() { return info_; }
-  const ImageInput& file() const { return file_; }
-  // What was read and not used yet, and where the rest is in the file.
-  std::span<const uint8_t> unused() const {
-    return {reader_->base.next_input_byte, reader_->base.bytes_in_buffer};
-  }
-  Bytes read_until() const { return reader_->at; }
-  // Calls of libjpeg; what goes wrong in them is thrown here.
-  template <class Call>
-  void run(const Call& call) {
-    if (setjmp(fault_.back) == 0) {
-      call();
-      return;
-    }
-    refuse_image(file_, fault_.message);
-  }
-
- private:
-  const ImageInput& file_;
-  std::unique_ptr<Reader> reader_;
-  Fault fault_{};
-  Info info_;
-};
 
 void check_kind(const ImageInput& file, const jpeg_decompress_struct& info) {
   check_pixels(file, info.image_height, info.image_width);
@@ -267,10 +126,15 @@ std::optional<ScanShape> means_shape(const jpeg_decompress_struct& info) {
   shape.restart_interval = info.restart_interval;
   for (int c = 0; c < info.num_components; ++c) {
     const jpeg_component_info& part = *info.cur_comp_info[c];
+    // Their numbers are as the file has them; the library looks at them later.
+    const auto within = [](int number, int count) { return number >= 0 && number < count; };
+    if (!within(part.dc_tbl_no, NUM_HUFF_TBLS) || !within(part.ac_tbl_no, NUM_HUFF_TBLS) ||
+        !within(part.quant_tbl_no, NUM_QUANT_TBLS) || part.component_index != c)
+      return {};
     const JHUFF_TBL *dc = info.dc_huff_tbl_ptrs[part.dc_tbl_no],
                     *ac = info.ac_huff_tbl_ptrs[part.ac_tbl_no];
     const JQUANT_TBL* steps = info.quant_tbl_ptrs[part.quant_tbl_no];
-    if (!dc || !ac || !steps || part.component_index != c) return {};
+    if (!dc || !ac || !steps) return {};
     shape.components.push_back({one ? 1 : part.h_samp_factor, one ? 1 : part.v_samp_factor,
                                 codes_of(*dc), codes_of(*ac), steps->quantval[0]});
   }
@@ -311,7 +175,7 @@ struct Way {
 Way way_of(const ImageInput& file, const jpeg_decompress_struct& info, ImageSize in,
            const DecodeOptions& options) {
   Way way;
-  way.scratch = library_bytes(info) + piece_of(file);
+  way.scratch = library_bytes(info) + Decompress::piece_of(file);
   if (info.jpeg_color_space != JCS_RGB && options.size.height < info.image_height &&
       options.size.width < info.image_width) {
     way.means = means_shape(info);
@@ -357,7 +221,7 @@ void decode_region(const ImageInput& file, Decompress& decompress, const DecodeO
   const Range down = scaled(part.top, part.size.height, info.output_height),
               across = scaled(part.left, part.size.width, info.output_width);
   const ImageSize in{down.end - down.begin, across.end - across.begin};
-  const Bytes needed = library_bytes(info) + piece_of(file) +
+  const Bytes needed = library_bytes(info) + Decompress::piece_of(file) +
                        static_cast<Bytes>(info.output_width) * 4 +
                        RowResizer::bytes(in, options.size);
   check_scratch(file, needed, options);
