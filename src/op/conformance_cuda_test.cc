@@ -186,51 +186,6 @@ std::unique_ptr<CpuBackend> CudaConformance::host_;
 std::unique_ptr<CudaBackend> CudaConformance::device_;
 std::unique_ptr<FencedDevice> CudaConformance::buffers_;
 
-<<<<<<< HEAD
-GuardedResult CudaConformance::run(Kernel& kernel, const Tensors& in, const Metas& out,
-                                   unsigned char poison, std::span<const InOut> in_place) {
-  Bytes wanted = kernel.workspace_bytes + 4 * kFence;
-  for (const Tensor& tensor : in) wanted += tensor.meta().bytes() + 4 * kFence;
-  for (const Meta& meta : out) wanted += meta.bytes() + 4 * kFence;
-  buffers_->clear(wanted);
-  std::vector<void*> ins, outs;
-  for (const Tensor& tensor : in)
-    ins.push_back(buffers_->add(tensor.meta().bytes(), tensor.data(), poison));
-  for (const Meta& meta : out) outs.push_back(buffers_->add(meta.bytes(), nullptr, poison));
-  const std::vector<void*> own = outs;
-  std::vector<bool> replaced(in.size());
-  for (const InOut& pair : in_place) {
-    outs[static_cast<size_t>(pair.out)] = ins[static_cast<size_t>(pair.in)];
-    replaced[static_cast<size_t>(pair.in)] = true;
-  }
-  char* workspace = buffers_->add(kernel.workspace_bytes, nullptr, poison);
-  check(cudaDeviceSynchronize());
-  kernel.run(ins.data(), outs.data(), workspace);
-  check(cudaDeviceSynchronize());
-
-  GuardedResult result;
-  if (!FencedDevice::intact(workspace, kernel.workspace_bytes))
-    result.fault = "wrote outside its workspace";
-  for (size_t i = 0; i < ins.size(); ++i) {
-    const Bytes bytes = in[i].meta().bytes();
-    const char* data = static_cast<char*>(ins[i]);
-    if (!FencedDevice::intact(data, bytes))
-      result.fault = "wrote around input " + std::to_string(i);
-    if (!replaced[i] && bytes > 0 &&
-        std::memcmp(FencedDevice::content(data, bytes).data(), in[i].data(),
-                    static_cast<size_t>(bytes)) != 0)
-      result.fault = "changed input " + std::to_string(i);
-  }
-  for (size_t o = 0; o < outs.size(); ++o) {
-    if (!FencedDevice::intact(static_cast<char*>(own[o]), out[o].bytes()))
-      result.fault = "wrote outside output " + std::to_string(o);
-    result.out.push_back(FencedDevice::content(static_cast<char*>(outs[o]), out[o].bytes()));
-  }
-  return result;
-}
-
-=======
->>>>>>> wt/kernels
 double largest(const std::vector<unsigned char>& bytes, const Meta& meta) {
   double result = 0;
   for (int64_t i = 0; i < meta.elements(); ++i) {

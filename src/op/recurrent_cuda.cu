@@ -45,6 +45,10 @@ __device__ W squash_slope_of(Squash kind, W y) {
   }
 }
 
+// Numbers from one state in shared memory to the next: the compiler reads a few beyond a vector's
+// end ahead of time, which must be neither another's nor outside.
+__host__ __device__ inline int64_t padded(const RecurrentForm& f) { return f.units + 32; }
+
 constexpr int kMostOperands = 12, kMostOutputs = 5;
 struct RecurrentArgs {
   const void* in[kMostOperands];
@@ -107,7 +111,7 @@ template <class T>
 __global__ void lstm_samples(RecurrentForm f, RecurrentArgs args) {
   using W = Wide<T>;
   extern __shared__ double memory[];
-  W *h = reinterpret_cast<W*>(memory), *c = h + f.units, *next = c + f.units;
+  W *h = reinterpret_cast<W*>(memory), *c = h + padded(f), *next = c + padded(f);
   const T* u = static_cast<const T*>(args.in[1]);
   for (int64_t b = blockIdx.x; b < f.batch; b += gridDim.x) {
     const SamplePart<T> p{f, args, b};
@@ -154,7 +158,7 @@ template <class T>
 __global__ void lstm_gradient_samples(RecurrentForm f, RecurrentArgs args) {
   using W = Wide<T>;
   extern __shared__ double memory[];
-  W *dh = reinterpret_cast<W*>(memory), *dc = dh + f.units, *step = dc + f.units;
+  W *dh = reinterpret_cast<W*>(memory), *dc = dh + padded(f), *step = dc + padded(f);
   const T* u = static_cast<const T*>(args.in[2]);
   for (int64_t b = blockIdx.x; b < f.batch; b += gridDim.x) {
     const SamplePart<T> p{f, args, b};
@@ -219,7 +223,7 @@ template <class T>
 __global__ void gru_samples(RecurrentForm f, RecurrentArgs args) {
   using W = Wide<T>;
   extern __shared__ double memory[];
-  W *h = reinterpret_cast<W*>(memory), *inside = h + f.units, *next = inside + f.units;
+  W *h = reinterpret_cast<W*>(memory), *inside = h + padded(f), *next = inside + padded(f);
   const T* u = static_cast<const T*>(args.in[1]);
   const W* bias = f.bias < 0 ? nullptr : static_cast<const W*>(args.in[f.bias]);
   for (int64_t b = blockIdx.x; b < f.batch; b += gridDim.x) {
@@ -279,8 +283,8 @@ template <class T>
 __global__ void gru_gradient_samples(RecurrentForm f, RecurrentArgs args) {
   using W = Wide<T>;
   extern __shared__ double memory[];
-  W *dh = reinterpret_cast<W*>(memory), *sum = dh + f.units, *step = sum + f.units;
-  W *dn = step + 3 * f.units, *back = dn + f.units;
+  W *dh = reinterpret_cast<W*>(memory), *sum = dh + padded(f), *step = sum + padded(f);
+  W *dn = step + 3 * padded(f), *back = dn + padded(f);
   const T* u = static_cast<const T*>(args.in[3]);
   const int64_t units = f.units;
   for (int64_t b = blockIdx.x; b < f.batch; b += gridDim.x) {
@@ -354,7 +358,7 @@ template <class T>
 __global__ void simple_rnn_samples(RecurrentForm f, RecurrentArgs args) {
   using W = Wide<T>;
   extern __shared__ double memory[];
-  W *h = reinterpret_cast<W*>(memory), *next = h + f.units;
+  W *h = reinterpret_cast<W*>(memory), *next = h + padded(f);
   const T* u = static_cast<const T*>(args.in[1]);
   for (int64_t b = blockIdx.x; b < f.batch; b += gridDim.x) {
     const SamplePart<T> p{f, args, b};
@@ -385,7 +389,7 @@ template <class T>
 __global__ void simple_rnn_gradient_samples(RecurrentForm f, RecurrentArgs args) {
   using W = Wide<T>;
   extern __shared__ double memory[];
-  W *dh = reinterpret_cast<W*>(memory), *step = dh + f.units;
+  W *dh = reinterpret_cast<W*>(memory), *step = dh + padded(f);
   const T* u = static_cast<const T*>(args.in[1]);
   for (int64_t b = blockIdx.x; b < f.batch; b += gridDim.x) {
     const SamplePart<T> p{f, args, b};
@@ -423,7 +427,7 @@ std::unique_ptr<Kernel> recurrent_kernel(const PrepareCall& call, const Recurren
   const size_t operands = call.in.size(), outputs = call.out.size();
   if (operands > kMostOperands) return nullptr;
   return dispatch_real(call.in[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
-    const int64_t bytes = states * f.units * static_cast<int64_t>(sizeof(Wide<T>));
+    const int64_t bytes = states * padded(f) * static_cast<int64_t>(sizeof(Wide<T>));
     if (bytes > 200 * 1024) return nullptr;
     auto* kernel = pick.template operator()<T>();
     if (bytes > 48 * 1024 && cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
