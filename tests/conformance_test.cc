@@ -480,7 +480,7 @@ TEST(Catalogue, GivesTheSameBitsAtAnyThreadCount) {
       call.in = sample_inputs(*op, sample);
       for (const Variant& variant : op->variants) expect_same_bits(*op, call, variant.name);
       if (refuses_narrow(*op)) continue;
-      Call narrow = narrow_call<Bfloat16>(*op, sample, Dtype::bfloat16).call;
+      Call narrow = narrow_call(*op, sample, Dtype::bfloat16).call;
       narrow.out_metas = op->infer(narrow.in_metas, narrow.attrs);
       for (const Variant& variant : op->variants) expect_same_bits(*op, narrow, variant.name);
       expect_same_bits(*op, narrow, "widened");

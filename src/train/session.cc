@@ -190,6 +190,7 @@ SessionPlan Session::take_plan() {
 }
 
 UpdateMoment update_moment(const Session& session, int64_t steps_before) {
+  if (!session.plan().optimizer) return {false, steps_before + 1, 0};  // nothing is trained
   const Optimizer& optimizer = *session.plan().optimizer;
   const double* counted = session.counted_iterations();
   const int64_t iterations = counted ? static_cast<int64_t>(*counted) : steps_before;

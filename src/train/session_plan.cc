@@ -4,8 +4,8 @@
 #include <chrono>
 #include <set>
 
+#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
-#include "model/layer_context.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
 #include "plan/split.h"
@@ -147,6 +147,7 @@ class SessionPlanner {
                          .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
+                         .cuda_bytes = cuda_host_bytes(),
                          .arena = arena};
     std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
@@ -190,18 +191,21 @@ std::vector<SessionPoint> frontier_of(std::vector<SessionPoint> points) {
 void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled) {
   std::vector<std::string> names = compiled.remat;
   const bool full = std::erase(names, "full") > 0;
+  const std::vector<Network::Place> places = network.places();
+  // A name that is no path may be that of a layer inside one: of a subclassed model, say.
+  auto inside = [&](const std::string& name) {
+    for (const Network::Place& place : places)
+      if (place.composite && mark_remat(graph, {place.path + "/" + name}).empty()) return true;
+    return false;
+  };
   for (const std::string& unknown : mark_remat(graph, names))
-    throw UserError("[remat] expected the path of a layer, its first parts, or a pattern such as " +
-                    ("block_*, received '" + unknown) + "', which matches no layer that computes");
+    if (!inside(unknown))
+      throw UserError(
+          "[remat] expected the path of a layer, its first parts, or a pattern such as " +
+          ("block_*, received '" + unknown) + "', which matches no layer that computes");
   names.clear();
-  for (const Network::Call& call : network.calls()) {
-    const auto* function = dynamic_cast<const FunctionLayer*>(call.layer.get());
-    for (size_t m = 0; function && m < function->layers().size(); ++m)
-      if (const Layer& member = *function->layers()[m];
-          full || member.remats(function->shapes()[m]))
-        names.push_back(call.path + "/" + member.name);
-    if (!function && (full || call.layer->remats(call.shape))) names.push_back(call.path);
-  }
+  for (const Network::Place& place : places)
+    if (!place.composite && (full || place.layer->remats(place.shape))) names.push_back(place.path);
   mark_remat(graph, names);
 }
 

@@ -81,6 +81,9 @@ struct CudaBackend::State {
   }
 };
 
+// Its list of kernels, and pages of our own code that lie further apart.
+Bytes cuda_host_bytes() { return 2700 * kKiB; }
+
 int cuda_devices() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;

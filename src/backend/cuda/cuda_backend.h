@@ -63,4 +63,8 @@ class CudaBackend final : public Backend {
 // Devices that a CudaBackend can be made of; 0 in a build without CUDA and without a driver.
 int cuda_devices();
 
+// What CUDA's part of the program takes of the host's memory in a run without a device, measured
+// with scripts/measure-footprint; 0 in a build without CUDA.
+Bytes cuda_host_bytes();
+
 }  // namespace pl

@@ -20,6 +20,7 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
 CudaBackend::~CudaBackend() = default;
 
 int cuda_devices() { return 0; }
+Bytes cuda_host_bytes() { return 0; }
 
 std::string CudaBackend::machine() const { absent(); }
 void CudaBackend::copy_in(void*, const void*, Bytes) { absent(); }
