@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -40,9 +41,9 @@ void* Variables::at(size_t i) const {
   return copy_.data() + layout_.entries[i].at;
 }
 
-void Variables::written() {
+void Variables::written(Bytes first) {
   if (!device_ || !copy_.data()) return;
-  device_->copy_in(device_memory_->data(), copy_.data(), layout_.bytes);
+  device_->copy_in(device_memory_->data(), copy_.data(), first);
   device_->synchronize();
 }
 
@@ -50,25 +51,48 @@ void Variables::stepped() {
   if (device_ && copy_.data()) copy_ = Reservation();
 }
 
+void Variables::initialize_one(const Network& network, uint64_t seed, size_t i) {
+  const auto& entry = layout_.entries[i];
+  std::string initializer = "zeros";
+  const void* existing = nullptr;
+  for (const NetworkWeight& weight : network.weights()) {
+    if (weight.path != entry.path) continue;
+    initializer = weight.initializer;
+    if (weight.values)
+      existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
+  }
+  if (existing)
+    std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
+  else
+    pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
+}
+
 void Variables::initialize(const Network& network, uint64_t seed) {
-  if (device_) copy_ = Reservation(layout_.bytes);  // nothing there is worth copying down
-  for (size_t i = 0; i < layout_.entries.size(); ++i) {
-    const auto& entry = layout_.entries[i];
-    std::string initializer = "zeros";
-    const void* existing = nullptr;
-    for (const NetworkWeight& weight : network.weights()) {
-      if (weight.path != entry.path) continue;
-      initializer = weight.initializer;
-      if (weight.values)
-        existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
-    }
-    if (existing) {
-      std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
-    } else {
-      pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
+  if (!device_) {
+    for (size_t i = 0; i < layout_.entries.size(); ++i) initialize_one(network, seed, i);
+    return;
+  }
+  // The device has zeros now, which is what slots are. Weights are made by all cores: here they
+  // wait for nothing else.
+  copy_ = Reservation(layout_.bytes);
+  size_t weights = layout_.entries.size();
+  auto is_weight = [&](const std::string& path) {
+    return std::any_of(network.weights().begin(), network.weights().end(),
+                       [&](const NetworkWeight& weight) { return weight.path == path; });
+  };
+  while (weights > 0 && !is_weight(layout_.entries[weights - 1].path)) --weights;
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+  for (size_t i = 0; i < weights; ++i) {
+    try {
+      initialize_one(network, seed, i);
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
     }
   }
-  written();
+  if (failure) std::rethrow_exception(failure);
+  written(weights < layout_.entries.size() ? layout_.entries[weights].at : layout_.bytes);
 }
 
 void Variables::set_slot(const std::string& path, double value) {

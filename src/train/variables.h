@@ -42,13 +42,16 @@ class Variables {
   // Where the host finds one, in layout order. On a device the first call copies all of them down;
   // that copy holds until steps run (`stepped`), and what is written to it counts after `written`.
   void* at(size_t i) const;
-  void written();
+  void written() { written(layout_.bytes); }
   void stepped();
 
   uint64_t hash(bool weights_only) const;  // XXH3-64 in creation order
   std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
 
  private:
+  void initialize_one(const Network& network, uint64_t seed, size_t i);
+  void written(Bytes first);  // the first bytes of the copy alone
+
   VariableLayout layout_;
   Reservation memory_;  // on a device: nothing
   Backend* device_ = nullptr;

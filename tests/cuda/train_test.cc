@@ -1,6 +1,7 @@
 // Training on the GPU: the same numbers as on the CPU to tolerance, the same bits again, and the
 // bytes that were promised.
 #include <cmath>
+#include <cstdlib>
 
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
@@ -34,6 +35,7 @@ Trained train(const std::string& model, const std::string& device, int64_t batch
   options.split = split;
   options.dtype = dtype;
   options.steps = 6;
+  options.threads = 2;  // of the CPU
   RunSetup setup = set_up_run(options, Purpose::train);
   Session session(std::move(setup.plan), setup.network, options.seed);
   Losses losses;
@@ -48,7 +50,13 @@ Trained train(const std::string& model, const std::string& device, int64_t batch
   return result;
 }
 
-class CudaTrainTest : public CudaTest {};
+class CudaTrainTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    ::setenv("PLIMSOLL_COSTS", "nominal", 1);  // nothing is calibrated by a process of its own
+    CudaTest::SetUp();
+  }
+};
 
 void expect_close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
