@@ -50,10 +50,13 @@ inline LayerCase in_float32(LayerCase c) {
   return c;
 }
 
+constexpr int kLate = -31;  // as -30, with the first steps among the zeros; states are plain
+
 // As input_values() of the script.
 inline Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
   const Shape shape = sample.with_front(kBatch);
-  if (exponent != -30) return real(kInputSalt + index, shape, exponent);
+  if (exponent == kLate && sample.rank() == 1) return real(kInputSalt + index, shape, 1);
+  if (exponent != -30 && exponent != kLate) return real(kInputSalt + index, shape, exponent);
   Tensor x = real(kInputSalt + index, shape, 1);
   const Dim features = sample.back(), steps = sample[sample.rank() - 2];
   const Dim positions = shape.elements() / features;
@@ -62,7 +65,8 @@ inline Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
     for (Dim f = 0; f < features; ++f) {
       double& value = x.data_as<double>()[p * features + f];
       value *= hashed(kTargetSalt, p) % 2;
-      if (p % steps == 0) value = first.data_as<double>()[p / steps * features + f];
+      if (exponent != kLate && p % steps == 0)
+        value = first.data_as<double>()[p / steps * features + f];
     }
   return x;
 }

@@ -123,9 +123,9 @@ constexpr ActivationEntry kActivations[] = {
      }},
     {{"hard_shrink", "threshold"},
      [](const T& x, const S& s) { return above(abs(x), s.number("threshold", 0.5), x); }},
-    {{"threshold", "threshold value"},
+    {{"threshold", "threshold value default_value"},
      [](const T& x, const S& s) {
-       const double value = s.number("value", 0);
+       const double value = s.number("default_value", s.number("value", 0));
        return scale(above(x, s.number("threshold", 0), scale(x, 1, -value)), 1, value);
      }},
     {{"softplus"}, [](const T& x, const S&) { return softplus(x); }},

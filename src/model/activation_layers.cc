@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spec.h"
 #include "op/functions.h"
 
@@ -45,14 +47,14 @@ class ReLULayer final : public ActivationBase {
   ReLULayer(const char* kind, ReLUOptions options) : kind_(kind), options_(std::move(options)) {
     auto refuse = [&](const char* what, double value) {
       throw UserError("[" + std::string(kind_) + "] " + what +
-                      ": expected a number from 0, received " + std::to_string(value));
+                      ": expected a number from 0, received " + number_text(value));
     };
     if (options_.max_value && !(*options_.max_value >= 0)) refuse("max_value", *options_.max_value);
     if (!(options_.negative_slope >= 0) || std::isinf(options_.negative_slope))
       refuse("negative_slope", options_.negative_slope);
     if (!(options_.threshold >= 0) || std::isinf(options_.threshold))
       refuse("threshold", options_.threshold);
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return kind_; }
   Tensor call(const LayerCall& call) const override {
@@ -70,7 +72,7 @@ class PReLULayer final : public ActivationBase {
  public:
   explicit PReLULayer(PReLUOptions options) : options_(std::move(options)) {
     check_rules(rules());
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "PReLU"; }
   Shape build(const std::vector<Shape>& in) override {

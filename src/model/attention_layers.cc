@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/initializer.h"
 #include "model/layers.h"
 #include "model/rules.h"
@@ -34,12 +35,15 @@ class AttentionLayer final : public Layer {
                       std::to_string(form_.heads) + " and " + std::to_string(form_.kv_heads));
     if (!(options_.dropout >= 0 && options_.dropout < 1))
       throw UserError(kind + "dropout: expected 0 <= dropout < 1, received " +
-                      std::to_string(options_.dropout));
+                      number_text(options_.dropout));
+    if (options_.output_shape < 0)
+      throw UserError(kind + "output_shape: expected a number from 0, received " +
+                      std::to_string(options_.output_shape));
     check_rules(kernel_rules(options_));
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return form_.kind; }
   bool supports_masking() const override { return true; }
@@ -64,17 +68,17 @@ class AttentionLayer final : public Layer {
       add_projection("query", query[1], form_.heads, form_.key_dim);
       add_projection("key", key[1], form_.kv_heads, form_.key_dim);
       add_projection("value", value[1], form_.kv_heads, form_.value_dim);
-      add_kernel("attention_output", Shape{form_.heads, form_.value_dim, query[1]},
-                 form_.heads * form_.value_dim, query[1]);
-      if (options_.use_bias)
-        add_weight("attention_output/bias", Shape{query[1]}, bias_rules(options_));
+      const Dim out = out_features(query[1]);
+      add_kernel("attention_output", Shape{form_.heads, form_.value_dim, out},
+                 form_.heads * form_.value_dim, out);
+      if (options_.use_bias) add_weight("attention_output/bias", Shape{out}, bias_rules(options_));
     }
     const size_t step = options_.use_bias ? 2 : 1;
     if (weights_[0].shape[0] != query[1] || weights_[step].shape[0] != key[1] ||
         weights_[2 * step].shape[0] != value[1])
       throw UserError("expected features as in its first call, received query " + query.text() +
                       ", value " + value.text() + " and key " + key.text());
-    return query;
+    return {query[0], out_features(query[1])};
   }
 
   Tensor call(const LayerCall& call) const override {
@@ -90,10 +94,13 @@ class AttentionLayer final : public Layer {
     const Tensor mixed = plain ? attend(q, k, v)
                                : attend_step_by_step(call, q, repeated(k, form_.key_dim),
                                                      repeated(v, form_.value_dim), allowed);
-    return project(call, 3, mixed, query.shape()[2]);
+    return project(call, 3, mixed, out_features(query.shape()[2]));
   }
 
  private:
+  Dim out_features(Dim query) const {
+    return options_.output_shape > 0 ? options_.output_shape : query;
+  }
   void add_projection(const std::string& part, Dim features, Dim heads, Dim size) {
     add_kernel(part, Shape{features, heads, size}, features, heads * size);
     if (options_.use_bias) add_weight(part + "/bias", Shape{heads, size}, bias_rules(options_));
@@ -141,8 +148,8 @@ class AttentionLayer final : public Layer {
     return reshape(back, {batch, queries, form_.heads * size});
   }
 
-  // (B, 1, T, S): 1 where a query may see a key by the masks of query, value and key; undefined
-  // without masks.
+  // (B, 1, T, S): 1 where a query may see a key by the masks of query, value and key, and by their
+  // order; undefined without masks.
   Tensor allowed_by(const LayerCall& call) const {
     const Dtype dtype = call.in[0].dtype();
     Tensor result;
@@ -154,7 +161,11 @@ class AttentionLayer final : public Layer {
                                    : reshape(cast(mask, dtype), {batch, 1, 1, count});
       result = result.defined() ? multiply(result, counts) : counts;
     }
-    return result;
+    if (!result.defined() || !options_.use_causal_mask) return result;
+    const Dim queries = call.in[0].shape()[1],
+              keys = call.in[call.in.size() > 1 ? 1 : 0].shape()[1];
+    const Tensor past = causal_mask_gradient(fill(Shape{queries, keys}, 1, dtype));
+    return multiply(result, reshape(past, {1, 1, queries, keys}));
   }
 
   // For what the attention op does not have: masks, dropout of the weights, and values of another
@@ -169,11 +180,15 @@ class AttentionLayer final : public Layer {
     const double factor = 1 / std::sqrt(static_cast<double>(form_.key_dim));
     Tensor scores =
         scale(batch_matmul(by_head(q), by_head(k), {.transpose_b = true}), factor);  // (B, H, T, S)
-    // Keras puts -1e9 where a key is not seen, and takes the weight away behind the softmax.
-    if (allowed.defined()) scores = add(multiply(scores, allowed), scale(allowed, 1e9, -1e9));
-    if (options_.use_causal_mask) scores = causal_mask(scores);
+    // Keras puts -1e9 where a key is not seen: a query that sees none has the mean of all values.
+    // A layer with dropout takes the weight away behind the softmax, in Keras as here.
+    const double far = scores.dtype() == Dtype::float16 ? 3e4 : 1e9;
+    if (allowed.defined())
+      scores = add(multiply(scores, allowed), scale(allowed, far, -far));
+    else if (options_.use_causal_mask)
+      scores = causal_mask(scores);
     Tensor weights = softmax(scores);
-    if (allowed.defined()) weights = multiply(weights, allowed);
+    if (allowed.defined() && options_.dropout > 0) weights = multiply(weights, allowed);
     if (call.training && options_.dropout > 0)
       weights = dropout(weights, call.step_params, options_.dropout, call.stream);
     const Tensor mixed = transpose(batch_matmul(weights, by_head(v)), {0, 2, 1, 3});
@@ -191,7 +206,7 @@ class PackedAttentionLayer final : public Layer {
     if (heads <= 0)
       throw UserError("[PackedAttention] num_heads: expected a positive number, received " +
                       std::to_string(heads));
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "PackedAttention"; }
   std::string config() const override { return std::to_string(heads_) + " heads"; }
@@ -216,11 +231,8 @@ class PackedAttentionLayer final : public Layer {
 
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim, MultiHeadAttentionOptions options) {
   const int64_t value_dim = options.value_dim == 0 ? key_dim : options.value_dim;
-  const std::string dtype = options.dtype;
   return LayerRef(std::make_shared<AttentionLayer>(
-                      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim},
-                      std::move(options)))
-      .dtype(dtype);
+      Heads{"MultiHeadAttention", num_heads, num_heads, key_dim, value_dim}, std::move(options)));
 }
 LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                int64_t num_key_value_heads, GroupedQueryAttentionOptions options) {
@@ -234,7 +246,8 @@ LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                  .activity_regularizer = options.activity_regularizer,
                                  .kernel_constraint = options.kernel_constraint,
                                  .bias_constraint = options.bias_constraint,
-                                 .name = options.name};
+                                 .name = options.name,
+                                 .dtype = options.dtype};
   return LayerRef(std::make_shared<AttentionLayer>(
       Heads{"GroupedQueryAttention", num_query_heads, num_key_value_heads, head_dim, head_dim},
       std::move(same)));

@@ -22,7 +22,7 @@ class Conv2DLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Conv2D"; }
   int64_t* size() override { return &filters_; }
@@ -76,9 +76,7 @@ class Conv2DLayer final : public Layer {
 }  // namespace
 
 LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options) {
-  const std::string dtype = options.dtype;
-  return LayerRef(std::make_shared<Conv2DLayer>(filters, kernel_size, std::move(options)))
-      .dtype(dtype);
+  return LayerRef(std::make_shared<Conv2DLayer>(filters, kernel_size, std::move(options)));
 }
 
 }  // namespace pl

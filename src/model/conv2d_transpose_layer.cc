@@ -26,7 +26,7 @@ class Conv2DTransposeLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Conv2DTranspose"; }
   std::string config() const override {

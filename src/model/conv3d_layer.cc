@@ -25,7 +25,7 @@ class Conv3DLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Conv3D"; }
   std::string config() const override {

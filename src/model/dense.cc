@@ -17,7 +17,7 @@ class DenseLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Dense"; }
   int64_t* size() override { return &units_; }
@@ -54,8 +54,7 @@ class DenseLayer final : public Layer {
 }  // namespace
 
 LayerRef Dense(int64_t units, DenseOptions options) {
-  const std::string dtype = options.dtype;
-  return LayerRef(std::make_shared<DenseLayer>(units, std::move(options))).dtype(dtype);
+  return LayerRef(std::make_shared<DenseLayer>(units, std::move(options)));
 }
 
 }  // namespace pl

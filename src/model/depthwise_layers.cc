@@ -66,7 +66,7 @@ class DepthwiseConv2DLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "DepthwiseConv2D"; }
   std::string config() const override {
@@ -108,7 +108,7 @@ class SeparableConv2DLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "SeparableConv2D"; }
   std::string config() const override {

@@ -29,7 +29,7 @@ class EinsumDenseLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "EinsumDense"; }
   std::string config() const override { return text_; }
@@ -225,10 +225,8 @@ class EinsumDenseLayer final : public Layer {
 
 LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
                      EinsumDenseOptions options) {
-  const std::string dtype = options.dtype;
   return LayerRef(std::make_shared<EinsumDenseLayer>(std::move(equation), std::move(output_shape),
-                                                     std::move(options)))
-      .dtype(dtype);
+                                                     std::move(options)));
 }
 
 }  // namespace pl

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -16,7 +17,7 @@ class EmbeddingLayer final : public Layer {
         throw UserError("[Embedding] expected a positive input_dim and output_dim, received " +
                         std::to_string(input_dim) + " and " + std::to_string(output_dim));
     check_rules(rules());
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Embedding"; }
   // True where the token is not 0.
@@ -55,7 +56,7 @@ class PositionalEmbeddingLayer final : public Layer {
   explicit PositionalEmbeddingLayer(PositionalEmbeddingOptions options)
       : options_(std::move(options)) {
     check_initializer(options_.embeddings_initializer);
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "PositionalEmbedding"; }
   bool supports_masking() const override { return true; }
@@ -111,9 +112,7 @@ class TiedDenseLayer final : public Layer {
 }  // namespace
 
 LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions options) {
-  const std::string dtype = options.dtype;
-  return LayerRef(std::make_shared<EmbeddingLayer>(input_dim, output_dim, std::move(options)))
-      .dtype(dtype);
+  return LayerRef(std::make_shared<EmbeddingLayer>(input_dim, output_dim, std::move(options)));
 }
 LayerRef PositionalEmbedding(PositionalEmbeddingOptions options) {
   return LayerRef(std::make_shared<PositionalEmbeddingLayer>(std::move(options)));

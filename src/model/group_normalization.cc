@@ -1,6 +1,7 @@
 // GroupNormalization, RMSNormalization and UnitNormalization, composed of ops. Moments are float32
 // in mixed precision, as in Keras.
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/layers.h"
 #include "model/rules.h"
 #include "op/functions.h"
@@ -28,7 +29,7 @@ void expect_epsilon(const char* kind, double epsilon) {
   if (!(epsilon > 0 && epsilon < 1))
     throw UserError("[" + std::string(kind) +
                     "] epsilon: expected a number between 0 and 1, received " +
-                    std::to_string(epsilon));
+                    number_text(epsilon));
 }
 
 class GroupNormalizationLayer final : public Layer {
@@ -41,7 +42,7 @@ class GroupNormalizationLayer final : public Layer {
     expect_epsilon("GroupNormalization", options_.epsilon);
     check_rules(gamma_rules(options_));
     check_rules(beta_rules(options_));
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "GroupNormalization"; }
   bool supports_masking() const override { return true; }
@@ -94,7 +95,7 @@ class RMSNormalizationLayer final : public Layer {
  public:
   explicit RMSNormalizationLayer(RMSNormalizationOptions options) : options_(std::move(options)) {
     expect_epsilon("RMSNormalization", options_.epsilon);
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "RMSNormalization"; }
   Shape build(const std::vector<Shape>& in) override {

@@ -5,6 +5,7 @@
 #include "model/initializer.h"
 #include "model/layer_context.h"
 #include "model/regularizer.h"
+#include "model/rules.h"
 
 namespace pl {
 
@@ -36,7 +37,7 @@ std::vector<Symbolic> LayerRef::all(const std::vector<Symbolic>& in) const {
 Symbolic LayerRef::operator()(const std::vector<Symbolic>& in) const {
   std::vector<Symbolic> out = all(in);
   if (out.size() != 1)
-    throw UserError("[build] " + layer_->name + ": expected a layer with one output, received " +
+    throw UserError("[build] " + layer_->label() + ": expected a layer with one output, received " +
                     std::to_string(out.size()) +
                     "; call the model itself for several, or layer.all()");
   return out[0];
@@ -50,28 +51,46 @@ std::vector<Symbolic> Layer::connect(const std::shared_ptr<Layer>& self,
     return {
         Symbolic(std::make_shared<Symbolic::Origin>(Symbolic::Origin{self, in, build(shapes)}))};
   } catch (const UserError& error) {
-    throw UserError("[build] " + (name.empty() ? kind() : name) + ": " + error.what());
+    throw build_error(label(), error);
   }
 }
 
-LayerRef LayerRef::dtype(const std::string& policy) const {
-  if (policy.empty()) return *this;
-  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
-  layer_->dtype = policy_from_name(policy);
-  if (!layer_->dtype)
-    throw UserError("[build] " + path +
+UserError build_error(const std::string& path, const UserError& error) {
+  constexpr std::string_view kStage = "[build] ";
+  const std::string text = error.what();
+  if (text.starts_with(kStage))
+    return UserError(std::string(kStage) + path + "/" + text.substr(kStage.size()));
+  return UserError(std::string(kStage) + path + ": " + text);
+}
+
+void set_dtype(Layer& layer, const std::string& policy) {
+  if (policy.empty()) return;
+  layer.dtype = policy_from_name(policy);
+  if (!layer.dtype)
+    throw UserError("[build] " + layer.label() +
                     " dtype: expected float32, float64, mixed_bfloat16 or mixed_float16, received "
                     "'" +
                     policy + "'");
+}
+
+LayerRef LayerRef::dtype(const std::string& policy) const {
+  set_dtype(*layer_, policy);
   return *this;
 }
 
 Tensor LayerRef::operator()(const Tensor& in) const { return (*this)(Tensors{in}); }
 
 Tensor LayerRef::operator()(const Tensors& in) const {
+  const Tensors out = all(in);
+  if (out.size() != 1)
+    throw UserError("[call] " + layer_->label() + ": expected a layer with one result, received " +
+                    std::to_string(out.size()) + "; layer.all({x}) gives them all");
+  return out[0];
+}
+
+Tensors LayerRef::all(const Tensors& in) const {
   if (LayerContext* context = LayerContext::current()) return context->call(layer_, in);
-  const std::string path = layer_->name.empty() ? layer_->kind() : layer_->name;
-  throw UserError("[call] " + path +
+  throw UserError("[call] " + layer_->label() +
                   ": expected to be called on tensors in call() of a model, whose weights it uses; "
                   "derive from pl::Model, or call it on Input()");
 }

@@ -2,6 +2,8 @@
 // layer holds no tensors: weights live in the arena and are handed to `call`.
 #pragma once
 
+#include <concepts>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +16,7 @@
 namespace pl {
 
 class Layer;
+class UserError;
 class WeightValues;
 
 struct Weight {
@@ -54,7 +57,28 @@ struct LayerCall {
   // and what the calls that made `in` put there.
   Tensors* more = nullptr;
   std::span<const Tensors> more_of_in = {};
+  // Of layers made of layers: where the masks of all their results go, instead of compute_mask, and
+  // what the calls that made `in` put there.
+  Tensors* result_masks = nullptr;
+  std::span<const Tensors> result_masks_of_in = {};
+  Tensors* losses = nullptr;       // scalars that join the loss; null: nobody asks for them
+  Dtype compute = Dtype::float32;  // what floating operands are in
+
+  // Keras's add_loss: a number of the layer's own that training makes small.
+  void add_loss(const Tensor& scalar) const {
+    if (losses) losses->push_back(scalar);
+  }
 };
+
+// A layer inside another that calls it, such as one that call() of a subclassed model uses.
+struct LayerMember {
+  std::shared_ptr<Layer> layer;
+  std::string path;             // below the outer layer's: "dense"
+  std::vector<size_t> weights;  // its weights among the outer layer's
+  Shape shape;                  // of one sample of its last result
+};
+
+constexpr int64_t kAnyInteger = INT32_MAX;  // of inputs that are integers of any size
 
 class Symbolic;
 
@@ -80,6 +104,8 @@ class Layer {
   virtual std::string config() const { return ""; }  // short, for `models` and summary
   // Above 0: the input is int32 tokens in [0, vocabulary()), and is not cast to a floating dtype.
   virtual int64_t vocabulary() const { return 0; }
+  // The same of each input; kAnyInteger: integers whose range it does not know.
+  virtual int64_t vocabulary(size_t input) const { return input == 0 ? vocabulary() : 0; }
 
   // What calling it on symbols gives; a model used as a layer puts its own layers there. Throws
   // UserError with the layer's path.
@@ -92,6 +118,10 @@ class Layer {
   virtual Tensor compute_mask(const LayerCall& call) const {
     return supports_masking() ? call.mask(0) : Tensor();
   }
+
+  virtual std::vector<LayerMember> members() const { return {}; }
+  // Whether training may move weights()[index], as it stands now: layers made of layers ask those.
+  virtual bool trains(size_t /*index*/) const { return trainable; }
 
   // For questions of what if: the number that sets the size of its output (units, filters), or
   // null; and its weights, put aside while it is built for other shapes.
@@ -115,7 +145,8 @@ class Layer {
   // the model's. Variables are the model's in any case.
   std::optional<Policy> dtype;
   const std::vector<Weight>& weights() const { return weights_; }
-  int64_t parameters() const;  // elements of its own weights
+  std::string label() const { return name.empty() ? kind() : name; }  // for messages
+  int64_t parameters() const;                                         // elements of its own weights
 
  protected:
   void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {
@@ -139,6 +170,8 @@ class Layer {
 class LayerRef {
  public:
   LayerRef(std::shared_ptr<Layer> layer);  // throws UserError on null
+  template <std::derived_from<Layer> T>
+  LayerRef(std::shared_ptr<T> layer) : LayerRef(std::shared_ptr<Layer>(std::move(layer))) {}
   Symbolic operator()(const Symbolic& in) const;
   Symbolic operator()(const std::vector<Symbolic>& in) const;
   // All results of a layer that has several, such as an LSTM with return_state.
@@ -147,6 +180,7 @@ class LayerRef {
   // dimension 0.
   Tensor operator()(const Tensor& in) const;
   Tensor operator()(const Tensors& in) const;
+  Tensors all(const Tensors& in) const;  // all results of a layer that has several
   // Keras's dtype argument, the name of a policy: "float32" in a mixed_bfloat16 model, say. An
   // empty name changes nothing. Throws UserError.
   LayerRef dtype(const std::string& policy) const;
@@ -156,6 +190,10 @@ class LayerRef {
  private:
   std::shared_ptr<Layer> layer_;
 };
+
+// What went wrong in building a layer, with the path that it has there: "[build] path: expected
+// ...", or "[build] path/inner: ..." where the error names a layer inside it.
+UserError build_error(const std::string& path, const UserError& error);
 
 // Weights that exist already, of layers that another model is made of.
 class WeightValues {

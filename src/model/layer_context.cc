@@ -28,49 +28,88 @@ LayerContext::LayerContext() : previous_(current_context) { current_context = th
 LayerContext::~LayerContext() { current_context = previous_; }
 LayerContext* LayerContext::current() { return current_context; }
 
+namespace {
+
+// Tokens are integers to the layers that read them, and numbers to layers with weights.
+Tensor operand_of(const Layer& layer, size_t i, const Tensor& in, Dtype compute) {
+  const bool tokens = layer.vocabulary(i) > 0;
+  if (tokens && is_floating(in.dtype())) return cast(in, Dtype::int32);
+  const bool integer = in.dtype() == Dtype::int32;
+  return integer && !tokens && !layer.weights().empty() ? cast(in, compute) : in;
+}
+
+Tensors with_first(const Tensor& first, Tensors more) {
+  more.insert(more.begin(), first);
+  return more;
+}
+
+}  // namespace
+
 // Builds each layer for the shapes it is called with.
 class FunctionLayer::Building final : public LayerContext {
  public:
-  Building(FunctionLayer& owner, Recorder& recorder)
+  Building(FunctionLayer& owner, Recorder& recorder, const Tensors& inputs)
       : owner_(owner),
         recorder_(recorder),
+        inputs_(inputs),
         params_(recorder.input("step_params", step_params_meta(), false)) {}
 
-  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in,
-              std::optional<bool> /*training*/) override {
+  Tensors call(const std::shared_ptr<Layer>& layer, const Tensors& given,
+               std::optional<bool> /*training*/) override {
     std::vector<Shape> shapes;
-    for (const Tensor& tensor : in) shapes.push_back(tensor.shape().without_front());
-    auto& layers = owner_.layers_;
-    if (std::find(layers.begin(), layers.end(), layer) == layers.end()) {
-      layers.push_back(layer);
-      name_layers(layers);
-      owner_.shapes_.emplace_back();
+    for (const Tensor& tensor : given) {
+      if (!tensor.defined() || tensor.shape().rank() < 1)
+        throw UserError("[build] " + layer->label() +
+                        ": expected tensors with a row for each sample, received " +
+                        (tensor.defined() ? tensor.meta().text() : "nothing"));
+      shapes.push_back(tensor.shape().without_front());
     }
-    if (!layer->activity_regularizer.empty())
-      throw UserError(layer->name +
-                      ": expected no activity_regularizer on a layer that call() uses, received '" +
-                      layer->activity_regularizer +
-                      "'; build the model from Input() symbols, or add the penalty in train_step");
+    const size_t at = place_of(layer);
     try {
       layer->build(shapes);
     } catch (const UserError& error) {
-      throw UserError(layer->name + ": " + error.what());
+      throw build_error(layer->name, error);
     }
-    Tensors weights;
+    Tensors in;
+    for (size_t i = 0; i < given.size(); ++i) {
+      note_tokens(*layer, i, given[i]);
+      in.push_back(operand_of(*layer, i, given[i], Dtype::float32));
+    }
+    Tensors weights, more;
     for (const Weight& weight : layer->weights())
       weights.push_back(recorder_.variable(layer->name + "/" + weight.name + std::to_string(calls_),
-                                           {in[0].dtype(), weight.shape}, Category::parameters));
+                                           {Dtype::float32, weight.shape}, Category::parameters));
     const PathScope scope(&recorder_, layer->name);
-    const auto at = std::find(layers.begin(), layers.end(), layer) - layers.begin();
-    Shape& shape = owner_.shapes_[static_cast<size_t>(at)];
-    const Tensor out = layer->call({in, weights, false, params_, stream_of(layer->name, calls_++)});
-    shape = out.shape().without_front();
-    return out;
+    LayerCall made{in, weights, false, params_, stream_of(layer->name, calls_++)};
+    made.more = &more;
+    const Tensor out = layer->call(made);
+    owner_.shapes_[at] = out.shape().without_front();
+    return with_first(out, std::move(more));
   }
 
  private:
+  size_t place_of(const std::shared_ptr<Layer>& layer) {
+    auto& layers = owner_.layers_;
+    const auto found = std::find(layers.begin(), layers.end(), layer);
+    if (found != layers.end()) return static_cast<size_t>(found - layers.begin());
+    layers.push_back(layer);
+    name_layers(layers);
+    owner_.shapes_.emplace_back();
+    return layers.size() - 1;
+  }
+
+  void note_tokens(const Layer& layer, size_t i, const Tensor& given) {
+    const int64_t count = layer.vocabulary(i);
+    for (size_t x = 0; x < inputs_.size() && count > 0; ++x) {
+      if (given.identity() != inputs_[x].identity()) continue;
+      int64_t& known = owner_.vocabulary_[x];
+      known = known == 0 ? count : std::min(known, count);
+    }
+  }
+
   FunctionLayer& owner_;
   Recorder& recorder_;
+  const Tensors& inputs_;
   Tensor params_;
   size_t calls_ = 0;
 };
@@ -80,56 +119,70 @@ class FunctionLayer::Calling final : public LayerContext {
  public:
   Calling(const FunctionLayer& owner, const LayerCall& outer, Recorder* recorder)
       : owner_(owner), outer_(outer), recorder_(recorder) {
-    masks_.emplace(outer.in[0].identity(), outer.mask(0));
+    for (size_t i = 0; i < outer.in.size(); ++i)
+      masks_.emplace(outer.in[i].identity(), outer.mask(i));
   }
 
-  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& given,
-              std::optional<bool> training) override {
+  Tensors call(const std::shared_ptr<Layer>& layer, const Tensors& given,
+               std::optional<bool> training) override {
     size_t first = 0;
     for (const auto& known : owner_.layers_) {
-      const size_t count = known->weights().size();
-      if (known == layer) {
-        const PathScope scope(recorder_, layer->name);
-        const Tensors in = cast_inputs(*layer, given);
-        Tensors masks;
-        for (const Tensor& tensor : given) masks.push_back(mask_of(tensor));
-        const RematActivations activations(*layer);
-        const LayerCall made{in,
-                             outer_.weights.subspan(first, count),
-                             training.value_or(outer_.training),
-                             outer_.step_params,
-                             stream_of(owner_.name + layer->name, calls_++),
-                             outer_.trainable && layer->trainable,
-                             masks};
-        const Tensor out = layer->call(made);
-        masks_[out.identity()] = layer->compute_mask(made);
-        return out;
-      }
-      first += count;
+      if (known == layer) return call_at(*layer, first, given, training);
+      first += known->weights().size();
     }
-    throw UserError("[call] " + layer->name +
+    throw UserError("[call] " + layer->label() +
                     ": expected a layer that call() used when the model was built; use the same "
                     "layers whatever the data");
   }
 
- private:
   // Masks go from layer to layer, as in a network; what is computed between them has none.
   Tensor mask_of(const Tensor& tensor) const {
     const auto found = masks_.find(tensor.identity());
     return found == masks_.end() ? Tensor() : found->second;
   }
 
+ private:
+  // `first`: of its weights.
+  Tensors call_at(const Layer& layer, size_t first, const Tensors& given,
+                  std::optional<bool> training) {
+    const PathScope scope(recorder_, layer.name);
+    const Tensors in = cast_inputs(layer, given);
+    Tensors masks, more, result_masks;
+    for (const Tensor& tensor : given) masks.push_back(mask_of(tensor));
+    const RematActivations activations(layer);
+    const LayerCall made{
+        .in = in,
+        .weights = outer_.weights.subspan(first, layer.weights().size()),
+        .training = training.value_or(outer_.training),
+        .step_params = outer_.step_params,
+        .stream = stream_of(owner_.name + layer.name, calls_++),
+        .trainable = outer_.trainable && layer.trainable,
+        .masks = masks,
+        .more = &more,
+        .result_masks = &result_masks,
+        .losses = outer_.losses,
+        .compute = layer.dtype ? layer.dtype->compute : outer_.compute,
+    };
+    const Tensor out = layer.call(made);
+    if (result_masks.empty()) result_masks = {layer.compute_mask(made)};
+    Tensors results = with_first(out, std::move(more));
+    for (size_t r = 0; r < results.size() && r < result_masks.size(); ++r)
+      masks_[results[r].identity()] = result_masks[r];
+    add_activity_loss(layer, out, outer_.losses);
+    return results;
+  }
+
   // To what a layer computes in, where some of them have a policy of their own.
   Tensors cast_inputs(const Layer& layer, const Tensors& in) const {
     const bool policies = std::any_of(owner_.layers_.begin(), owner_.layers_.end(),
                                       [](const auto& known) { return known->dtype.has_value(); });
-    const Dtype outer = outer_.in[0].dtype();
-    if (!policies || (!layer.dtype && !is_floating(outer))) return in;
+    const Dtype compute = layer.dtype ? layer.dtype->compute : outer_.compute;
     Tensors cast_in;
-    for (const Tensor& tensor : in)
-      cast_in.push_back(is_floating(tensor.dtype())
-                            ? cast(tensor, layer.dtype ? layer.dtype->compute : outer)
-                            : tensor);
+    for (size_t i = 0; i < in.size(); ++i) {
+      const Tensor operand = operand_of(layer, i, in[i], compute);
+      const bool casts = policies && is_floating(operand.dtype());
+      cast_in.push_back(casts ? cast(operand, compute) : operand);
+    }
     return cast_in;
   }
 
@@ -140,24 +193,77 @@ class FunctionLayer::Calling final : public LayerContext {
   size_t calls_ = 0;
 };
 
+namespace {
+
+// One of several results of a FunctionLayer.
+class ResultLayer final : public Layer {
+ public:
+  ResultLayer(std::shared_ptr<const FunctionLayer> of, size_t at) : of_(std::move(of)), at_(at) {
+    name = "output_" + std::to_string(at + 1);
+  }
+  const char* kind() const override { return "Result"; }
+  Shape build(const std::vector<Shape>&) override { return of_->results().at(at_); }
+  Tensor call(const LayerCall& call) const override {
+    return at_ == 0 ? call.in[0] : call.more_of_in[0].at(at_ - 1);
+  }
+  Tensor compute_mask(const LayerCall& call) const override {
+    return call.result_masks_of_in[0].at(at_);
+  }
+
+ private:
+  std::shared_ptr<const FunctionLayer> of_;
+  size_t at_;
+};
+
+}  // namespace
+
 FunctionLayer::FunctionLayer(std::string kind, std::function<Body()> body)
     : kind_(std::move(kind)), body_(std::move(body)) {}
 
-Shape FunctionLayer::build(const std::vector<Shape>& in) {
-  if (in.size() != 1) throw UserError("expected one input");
+void FunctionLayer::find_layers(const std::vector<Shape>& in, const std::vector<bool>& integers) {
   Recorder recorder;
   const RecorderScope scope(recorder);
-  const Tensor x = recorder.input("x", {Dtype::float32, in[0].with_front(kBatch)}, true);
+  Tensors x, y;
+  for (size_t i = 0; i < in.size(); ++i)
+    x.push_back(recorder.input(
+        "x" + std::to_string(i),
+        {integers[i] ? Dtype::int32 : Dtype::float32, in[i].with_front(kBatch)}, true));
   layers_.clear();
   shapes_.clear();
-  Tensor y;
+  results_.clear();
+  vocabulary_.assign(in.size(), 0);
   {
-    Building building(*this, recorder);
+    Building building(*this, recorder, x);
     y = body_()(x, false);
   }
-  if (!y.is_symbol() || y.shape().rank() < 1 || y.shape()[0] != kBatch)
-    throw UserError("expected call() to answer a tensor with a row for each sample, received " +
-                    (y.defined() ? y.meta().text() : "nothing"));
+  for (const Tensor& result : y) {
+    if (!result.is_symbol() || result.shape().rank() < 1 || result.shape()[0] != kBatch)
+      throw UserError("expected call() to answer tensors with a row for each sample, received " +
+                      (result.defined() ? result.meta().text() : "nothing"));
+    results_.push_back(result.shape().without_front());
+  }
+  if (y.empty()) throw UserError("expected call() to answer a tensor, received none");
+  for (size_t i = 0; i < in.size(); ++i)
+    if (integers[i] && vocabulary_[i] == 0) vocabulary_[i] = kAnyInteger;
+}
+
+Shape FunctionLayer::build(const std::vector<Shape>& in) {
+  std::vector<bool> integers;
+  for (size_t i = 0; i < in.size(); ++i)
+    integers.push_back(i < expected_.size() &&
+                       (expected_[i] == Dtype::int32 || expected_[i] == Dtype::int64));
+  bool found = false;
+  if (std::find(integers.begin(), integers.end(), true) != integers.end()) try {
+      find_layers(in, integers);
+      found = true;
+    } catch (const UserError&) {  // ops that take no integers: as numbers, then
+    }
+  if (!found) {
+    find_layers(in, std::vector<bool>(in.size(), false));
+    for (size_t i = 0; i < in.size(); ++i) integers[i] = vocabulary_[i] > 0;
+    if (std::find(integers.begin(), integers.end(), true) != integers.end())
+      find_layers(in, integers);
+  }
   weights_.clear();
   for (const auto& layer : layers_)
     for (const Weight& weight : layer->weights()) {
@@ -165,12 +271,49 @@ Shape FunctionLayer::build(const std::vector<Shape>& in) {
       weights_.back().name = layer->name + "/" + weight.name;
       if (layer->dtype) weights_.back().dtype = layer->dtype;
     }
-  return y.shape().without_front();
+  return results_[0];
+}
+
+std::vector<Symbolic> FunctionLayer::connect(const std::shared_ptr<Layer>& self,
+                                             const std::vector<Symbolic>& in) {
+  const std::vector<Symbolic> first = Layer::connect(self, in);
+  if (results_.size() == 1) return first;
+  std::vector<Symbolic> all;
+  const auto function = std::static_pointer_cast<const FunctionLayer>(self);
+  for (size_t r = 0; r < results_.size(); ++r)
+    all.push_back(LayerRef(std::make_shared<ResultLayer>(function, r))(first[0]));
+  return all;
 }
 
 Tensor FunctionLayer::call(const LayerCall& call) const {
   Calling calling(*this, call, call.in[0].recorder());
-  return body_()(call.in[0], call.training);
+  Tensors results = body_()(Tensors(call.in.begin(), call.in.end()), call.training);
+  check(results.size() == results_.size(), "call() gives as many results as when it was built");
+  if (call.result_masks)
+    for (const Tensor& result : results) call.result_masks->push_back(calling.mask_of(result));
+  if (call.more) call.more->assign(results.begin() + 1, results.end());
+  return results[0];
+}
+
+std::vector<LayerMember> FunctionLayer::members() const {
+  std::vector<LayerMember> list;
+  size_t next = 0;
+  for (size_t m = 0; m < layers_.size(); ++m) {
+    LayerMember member{layers_[m], layers_[m]->name, {}, shapes_[m]};
+    for (size_t w = 0; w < layers_[m]->weights().size(); ++w) member.weights.push_back(next++);
+    list.push_back(std::move(member));
+  }
+  return list;
+}
+
+// Layers that call() uses are frozen one by one.
+bool FunctionLayer::trains(size_t index) const {
+  for (const auto& layer : layers_) {
+    const size_t count = layer->weights().size();
+    if (index < count) return trainable && layer->trains(index);
+    index -= count;
+  }
+  return trainable;
 }
 
 }  // namespace pl

@@ -83,6 +83,7 @@ struct DepthwiseConv2DOptions {
   std::string depthwise_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef DepthwiseConv2D(Pair kernel_size, DepthwiseConv2DOptions options = {});
 
@@ -105,6 +106,7 @@ struct SeparableConv2DOptions {
   std::string pointwise_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef SeparableConv2D(int64_t filters, Pair kernel_size, SeparableConv2DOptions options = {});
 
@@ -123,6 +125,7 @@ struct Conv2DTransposeOptions {
   std::string kernel_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef Conv2DTranspose(int64_t filters, Pair kernel_size, Conv2DTransposeOptions options = {});
 
@@ -130,6 +133,7 @@ struct MaxPooling2DOptions {
   Pair strides = 0;  // 0: the pool size
   std::string padding = "valid";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef MaxPooling2D(Pair pool_size = 2, MaxPooling2DOptions options = {});
 
@@ -138,12 +142,14 @@ struct AveragePooling2DOptions {
   Pair strides = 0;  // 0: the pool size
   std::string padding = "valid";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef AveragePooling2D(Pair pool_size = 2, AveragePooling2DOptions options = {});
 
 struct GlobalPooling2DOptions {
   bool keepdims = false;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef GlobalAveragePooling2D(GlobalPooling2DOptions options = {});
 LayerRef GlobalMaxPooling2D(GlobalPooling2DOptions options = {});
@@ -154,6 +160,7 @@ LayerRef Cropping2D(Padding2D cropping = 0, std::string name = "");
 struct UpSampling2DOptions {
   std::string interpolation = "nearest";  // or "bilinear"
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef UpSampling2D(Pair size = 2, UpSampling2DOptions options = {});
 
@@ -162,6 +169,7 @@ struct ReLUOptions {
   double negative_slope = 0;
   double threshold = 0;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef ReLU(ReLUOptions options = {});
 LayerRef LeakyReLU(double negative_slope = 0.3, std::string name = "");
@@ -173,6 +181,7 @@ struct PReLUOptions {
   std::string alpha_constraint = "";
   std::vector<int64_t> shared_axes = {};  // 1 is the first behind the batch
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef PReLU(PReLUOptions options = {});
 
@@ -194,6 +203,7 @@ struct ActivityRegularizationOptions {
   double l1 = 0;
   double l2 = 0;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef ActivityRegularization(ActivityRegularizationOptions options = {});
 LayerRef Activation(std::string activation, std::string name = "");
@@ -213,6 +223,7 @@ LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions optio
 struct PositionalEmbeddingOptions {
   std::string embeddings_initializer = "uniform";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef PositionalEmbedding(PositionalEmbeddingOptions options = {});
 
@@ -220,6 +231,7 @@ LayerRef PositionalEmbedding(PositionalEmbeddingOptions options = {});
 struct ClassTokenOptions {
   std::string token_initializer = "zeros";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef ClassToken(ClassTokenOptions options = {});
 LayerRef TakePosition(int64_t position, std::string name = "");
@@ -278,6 +290,7 @@ struct GroupNormalizationOptions {
   std::string beta_constraint = "";
   std::string gamma_constraint = "";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef GroupNormalization(GroupNormalizationOptions options = {});
 // x over the root of the mean of its squares along the axis, times a scale.
@@ -285,6 +298,7 @@ struct RMSNormalizationOptions {
   int64_t axis = -1;
   double epsilon = 1e-6;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef RMSNormalization(RMSNormalizationOptions options = {});
 LayerRef UnitNormalization(int64_t axis = -1, std::string name = "");  // length 1 along the axis
@@ -310,8 +324,9 @@ LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
 // Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
 // self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
 struct MultiHeadAttentionOptions {
-  int64_t value_dim = 0;  // 0: key_dim
-  double dropout = 0;     // of the attention weights, while training
+  int64_t value_dim = 0;     // 0: key_dim
+  double dropout = 0;        // of the attention weights, while training
+  int64_t output_shape = 0;  // features of the result; 0: the query's
   bool use_bias = true;
   bool use_causal_mask = false;  // Keras has it as an argument of the call
   std::string kernel_initializer = "glorot_uniform";
@@ -340,6 +355,7 @@ struct GroupedQueryAttentionOptions {
   std::string kernel_constraint = "";
   std::string bias_constraint = "";
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                int64_t num_key_value_heads,
@@ -350,10 +366,32 @@ inline LayerRef GroupQueryAttention(int64_t head_dim, int64_t num_query_heads,
   return GroupedQueryAttention(head_dim, num_query_heads, num_key_value_heads, std::move(options));
 }
 
+// Called on {query, value} or {query, value, key}, without heads and projections: each query has
+// the mean of values (S, E), by the softmax of its products with keys ("dot"), or of
+// tanh(query + key) ("concat").
+struct AttentionLayerOptions {
+  bool use_scale = false;  // scores times a weight
+  std::string score_mode = "dot";
+  double dropout = 0;
+  bool use_causal_mask = false;  // Keras has it as an argument of the call
+  std::string name = "";
+  std::string dtype = "";
+};
+LayerRef Attention(AttentionLayerOptions options = {});
+struct AdditiveAttentionOptions {
+  bool use_scale = true;  // of each feature
+  double dropout = 0;
+  bool use_causal_mask = false;
+  std::string name = "";
+  std::string dtype = "";
+};
+LayerRef AdditiveAttention(AdditiveAttentionOptions options = {});
+
 // Attention alone, on queries, keys and values that one Dense made: (T, 3 * D) to (T, D).
 struct PackedAttentionOptions {
   bool causal = true;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options = {});
 
@@ -369,6 +407,7 @@ LayerRef Concatenate(int64_t axis = -1, std::string name = "");
 struct DotOptions {
   bool normalize = false;  // to length 1 along the axes first
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef Dot(Pair axes, DotOptions options = {});
 

@@ -22,6 +22,7 @@ struct NormalizationOptions {
   std::vector<double> mean = {}, variance = {};  // one number, or one for each place
   bool invert = false;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef Normalization(NormalizationOptions options = {});
 // Sets the mean and variance of a Normalization to those of data (N, ...).

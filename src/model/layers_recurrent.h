@@ -10,8 +10,9 @@
 namespace pl {
 
 // Sequences (T, features) to the last state (units,), or with return_sequences to (T, units).
-// Called on {x, h, c} it starts from that state. A mask of its input leaves steps out. Activations
-// are linear, tanh, sigmoid, relu or hard_sigmoid.
+// Called on {x, h, c} it starts from that state. A mask of its input leaves steps out. With
+// activations other than linear, tanh, sigmoid, relu and hard_sigmoid steps are ops of their own:
+// slower, and with more to keep.
 struct LSTMOptions {
   std::string activation = "tanh";
   std::string recurrent_activation = "sigmoid";
@@ -34,6 +35,7 @@ struct LSTMOptions {
   bool go_backwards = false;  // the last step first; results in that order
   bool stateful = false;      // refused: not built
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef LSTM(int64_t units, LSTMOptions options = {});
 
@@ -60,6 +62,7 @@ struct GRUOptions {
   bool stateful = false;
   bool reset_after = true;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef GRU(int64_t units, GRUOptions options = {});
 
@@ -83,6 +86,7 @@ struct SimpleRNNOptions {
   bool go_backwards = false;
   bool stateful = false;
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
 
@@ -93,6 +97,7 @@ struct BidirectionalOptions {
   std::string merge_mode = "concat";            // or "sum", "mul", "ave"; "": Keras's None
   std::optional<LayerRef> backward_layer = {};  // instead of the second copy
   std::string name = "";
+  std::string dtype = "";
 };
 LayerRef Bidirectional(const LayerRef& layer, BidirectionalOptions options = {});
 

@@ -1,6 +1,7 @@
 #include "model/losses.h"
 
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace pl::losses {
 namespace {
@@ -25,7 +26,7 @@ void add_axis(Attrs& attrs, int64_t axis) {
 void add_smoothing(Attrs& attrs, const char* loss, double smoothing) {
   if (!(smoothing >= 0 && smoothing <= 1))
     throw UserError("[" + std::string(loss) + "] label_smoothing: expected a number from 0 to 1, " +
-                    "received " + std::to_string(smoothing));
+                    "received " + number_text(smoothing));
   add(attrs, "label_smoothing", smoothing, 0);
 }
 
@@ -101,7 +102,7 @@ Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropy
   if (!(o.q > 0 && o.q < 1))
     throw UserError(
         "[CategoricalGeneralizedCrossEntropy] q: expected a number between 0 and 1, received " +
-        std::to_string(o.q));
+        number_text(o.q));
   Attrs attrs;
   add(attrs, "q", o.q, 0.5);
   return make("categorical_generalized_cross_entropy", o.reduction, attrs);

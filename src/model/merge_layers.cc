@@ -2,6 +2,7 @@
 // Dot.
 #include "base/error.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/broadcast.h"
 #include "op/functions.h"
 
@@ -115,7 +116,7 @@ class ConcatenateLayer final : public Layer {
 class DotLayer final : public Layer {
  public:
   DotLayer(Pair axes, DotOptions options) : axes_(axes.value), normalize_(options.normalize) {
-    name = std::move(options.name);
+    set_common(*this, options);
   }
   const char* kind() const override { return "Dot"; }
   std::string config() const override {

@@ -28,6 +28,8 @@ struct Metric {
   std::string name;  // in logs
   Sums sums;
   Result result;
+  // Of a metric with several numbers (thresholds, classes): all of them; a log has their mean.
+  std::function<std::vector<double>(std::span<const double> state)> results = nullptr;
   bool ranks = false;   // only the order of scores counts: probabilities do for logits
   bool masked = false;  // a mask of the predictions counts as a weight, as in Keras's means
 };
@@ -47,6 +49,9 @@ class MetricState {
   explicit MetricState(Metric metric) : metric_(std::move(metric)), state_(1, 0.0) {}
   void update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {});
   double result() const { return metric_.result(state_); }
+  std::vector<double> results() const {  // of a metric with several numbers, or the one
+    return metric_.results ? metric_.results(state_) : std::vector<double>{result()};
+  }
   void reset_state() { state_.assign(1, 0.0); }
 
  private:

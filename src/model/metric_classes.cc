@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/loss_formulas.h"
 #include "model/metric_counts.h"
 #include "op/functions.h"
@@ -42,13 +43,13 @@ double f_score(double tp, double fp, double fn, double beta) {
 }  // namespace
 
 Metric FBetaScore(const FBetaScoreOptions& o) {
-  if (o.average != "micro" && o.average != "macro" && o.average != "weighted")
-    throw UserError("[FBetaScore] average: expected micro, macro or weighted, received '" +
+  if (!o.average.empty() && o.average != "micro" && o.average != "macro" && o.average != "weighted")
+    throw UserError("[FBetaScore] average: expected micro, macro, weighted or none, received '" +
                     o.average + "'");
   if (!(o.beta > 0))
     throw UserError("[FBetaScore] beta: expected a positive number, received " +
-                    std::to_string(o.beta));
-  return Metric(
+                    number_text(o.beta));
+  Metric metric(
       o.name,
       [o](const Tensor& y_true, const Tensor& p, const Tensor& weight) -> Tensors {
         expect_matrix("f1_score", p);
@@ -78,6 +79,15 @@ Metric FBetaScore(const FBetaScoreOptions& o) {
         return o.average == "weighted" ? sum / (weights + kEpsilon)
                                        : sum / static_cast<double>(classes);
       });
+  if (o.average.empty())
+    metric.results = [beta = o.beta](std::span<const double> state) {
+      const PerClass totals{state, 4};
+      std::vector<double> scores;
+      for (size_t c = 0; c < totals.classes(); ++c)
+        scores.push_back(f_score(totals.at(0, c), totals.at(1, c), totals.at(2, c), beta));
+      return scores;
+    };
+  return metric;
 }
 
 Metric F1Score(const F1ScoreOptions& o) {

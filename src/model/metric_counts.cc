@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/loss_formulas.h"
 #include "op/functions.h"
 
@@ -75,27 +76,43 @@ Tensor count_at(const Counted& of, double threshold, Count kind) {
 void check_threshold(const char* metric, double threshold) {
   if (!(threshold >= 0 && threshold <= 1))
     throw UserError("[" + std::string(metric) + "] threshold: expected a number from 0 to 1, " +
-                    "received " + std::to_string(threshold));
+                    "received " + number_text(threshold));
 }
 
 Metric counts(const PrecisionOptions& options, const char* name, std::vector<Count> kinds,
               Metric::Result result) {
   if (options.threshold) check_threshold(name, *options.threshold);
-  const double threshold = options.threshold.value_or(options.top_k ? kNever : 0.5);
-  return Metric(
+  for (double threshold : options.thresholds) check_threshold(name, threshold);
+  std::vector<double> thresholds = options.thresholds;
+  if (thresholds.empty())
+    thresholds.push_back(options.threshold.value_or(options.top_k ? kNever : 0.5));
+  Metric metric(
       options.name.empty() ? name : options.name,
       [=](const Tensor& y, const Tensor& p, const Tensor& weight) {
         const Counted of = counted(y, p, weight, options.class_id, options.top_k);
         Tensors sums;
-        for (Count kind : kinds) sums.push_back(count_at(of, threshold, kind));
+        for (double threshold : thresholds)
+          for (Count kind : kinds) sums.push_back(count_at(of, threshold, kind));
         return sums;
       },
-      std::move(result));
+      result);
+  if (thresholds.size() == 1) return metric;
+  metric.results = [result, each = kinds.size()](std::span<const double> state) {
+    std::vector<double> list;
+    for (size_t first = 1; first < state.size(); first += each) {
+      std::vector<double> one{state[0]};
+      for (size_t k = 0; k < each; ++k) one.push_back(state[first + k]);
+      list.push_back(result(one));
+    }
+    return list;
+  };
+  metric.result = mean_of(metric.results);
+  return metric;
 }
 
 Metric one_count(const ThresholdOptions& options, const char* name, Count kind) {
-  return counts({options.threshold, {}, options.class_id, options.name}, name, {kind},
-                [](std::span<const double> state) { return state[1]; });
+  return counts({options.threshold, {}, options.class_id, options.name, options.thresholds}, name,
+                {kind}, [](std::span<const double> state) { return state[1]; });
 }
 
 double share(std::span<const double> state) { return divide_no_nan(state[1], state[1] + state[2]); }

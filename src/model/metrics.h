@@ -25,12 +25,13 @@ Metric ConcordanceCorrelation(int64_t axis = -1, std::string name = "concordance
 Metric of_loss(const Loss& loss, std::string name = "");
 
 // ---- counts at thresholds
-// One threshold each: a log has one number. Predictions above it are positive; class_id: of this
-// class alone.
+// Predictions above the threshold are positive; class_id: of this class alone. With several
+// thresholds there are as many numbers (Metric::results).
 struct ThresholdOptions {
   double threshold = 0.5;
   std::optional<int64_t> class_id = {};
   std::string name = "";
+  std::vector<double> thresholds = {};  // instead of the one
 };
 Metric TruePositives(const ThresholdOptions& options = {});
 Metric FalsePositives(const ThresholdOptions& options = {});
@@ -43,6 +44,7 @@ struct PrecisionOptions {
   std::optional<int64_t> top_k = {};
   std::optional<int64_t> class_id = {};
   std::string name = "";
+  std::vector<double> thresholds = {};  // instead of the one
 };
 Metric Precision(const PrecisionOptions& options = {});
 Metric Recall(const PrecisionOptions& options = {});
@@ -69,7 +71,7 @@ Metric AUC(const AUCOptions& options = {});
 
 // ---- sums for each class
 struct FBetaScoreOptions {
-  std::string average = "macro";  // "micro", "weighted"; Keras's None is no single number
+  std::string average = "macro";  // "micro", "weighted"; "": Keras's None, a number for each class
   double beta = 1;
   std::optional<double> threshold = {};  // none: the largest of a row
   std::string name = "fbeta_score";

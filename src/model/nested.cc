@@ -38,7 +38,7 @@ class NestedLayer final : public Layer {
                              .training = training_ ? training_ : call.training,
                              .values = values_}));
       } catch (const UserError& error) {
-        throw UserError("[build] " + path + ": " + error.what());
+        throw build_error(path, error);
       }
     }
     std::vector<Symbolic> out;

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "model/layer_context.h"
 #include "model/regularizer.h"
 #include "model/remat.h"
 #include "op/cast.h"
@@ -152,26 +151,9 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
   settle_trainable();
 }
 
-namespace {
-
-// Layers that a subclassed model's call() uses are frozen one by one.
-bool trains(const Layer& layer, size_t index) {
-  if (!layer.trainable) return false;
-  const auto* function = dynamic_cast<const FunctionLayer*>(&layer);
-  if (!function) return true;
-  for (const auto& inner : function->layers()) {
-    const size_t count = inner->weights().size();
-    if (index < count) return trains(*inner, index);
-    index -= count;
-  }
-  return true;
-}
-
-}  // namespace
-
 void Network::settle_trainable() {
   for (NetworkWeight& weight : weights_)
-    weight.trainable = !weight.state && trains(*weight.layer, weight.index);
+    weight.trainable = !weight.state && weight.layer->trains(weight.index);
   for (Call& call : calls_) call.trainable = call.layer->trainable;
 }
 
@@ -179,17 +161,53 @@ void Network::forget_values() {
   for (NetworkWeight& weight : weights_) weight.values.reset();
 }
 
+namespace {
+
+void add_members(const Network::Place& outer, std::vector<Network::Place>& list) {
+  for (LayerMember& member : outer.layer->members()) {
+    Network::Place place{.layer = std::move(member.layer),
+                         .path = outer.path + "/" + member.path,
+                         .weights = {},
+                         .shape = member.shape,
+                         .composite = false,
+                         .inside = true};
+    for (size_t w : member.weights) place.weights.push_back(outer.weights.at(w));
+    place.composite = !place.layer->members().empty();
+    list.push_back(place);
+    add_members(place, list);
+  }
+}
+
+}  // namespace
+
+std::vector<Network::Place> Network::places() const {
+  std::vector<Place> list;
+  std::set<const Layer*> seen;
+  for (const Call& call : calls_) {
+    if (!seen.insert(call.layer.get()).second) continue;
+    list.push_back({.layer = call.layer,
+                    .path = call.path,
+                    .weights = call.weights,
+                    .shape = call.shape,
+                    .composite = !call.layer->members().empty(),
+                    .inside = false});
+    const Place outer = list.back();
+    add_members(outer, list);
+  }
+  return list;
+}
+
 std::shared_ptr<Layer> Network::get_layer(const std::string& name) const {
   std::shared_ptr<Layer> found;
   std::string known;
-  for (const Call& call : calls_) {
-    if (call.path == name) return call.layer;
-    known += (known.empty() ? "" : ", ") + call.path;
-    if (call.layer->name != name) continue;
-    if (found && found != call.layer)
+  for (const Place& place : places()) {
+    if (place.path == name) return place.layer;
+    known += (known.empty() ? "" : ", ") + place.path;
+    if (place.layer->name != name) continue;
+    if (found && found != place.layer)
       throw UserError("[get_layer] expected a path, received '" + name +
                       "', which several layers are called; there are " + known);
-    found = call.layer;
+    found = place.layer;
   }
   if (!found) throw UserError("[get_layer] expected one of " + known + ", received '" + name + "'");
   return found;
@@ -222,8 +240,10 @@ std::vector<std::string> Network::output_names() const {
 int64_t Network::vocabulary(size_t input) const {
   int64_t least = 0;
   for (const Call& call : calls_)
-    if (!call.in.empty() && call.in[0] == static_cast<int>(input) && call.layer->vocabulary() > 0)
-      least = least == 0 ? call.layer->vocabulary() : std::min(least, call.layer->vocabulary());
+    for (size_t i = 0; i < call.in.size(); ++i) {
+      const int64_t count = call.in[i] == static_cast<int>(input) ? call.layer->vocabulary(i) : 0;
+      if (count > 0) least = least == 0 ? count : std::min(least, count);
+    }
   return least;
 }
 
@@ -256,13 +276,20 @@ Tensor Network::cast_weight(size_t w, const Tensor& weight, Dtype compute) const
   return kept ? weight : cast(weight, compute);
 }
 
+void add_activity_loss(const Layer& layer, const Tensor& out, Tensors* losses) {
+  if (!losses || layer.activity_regularizer.empty()) return;
+  const double batch = static_cast<double>(out.shape()[0]);
+  losses->push_back(scale(penalty(layer.activity_regularizer, out), 1 / batch));
+}
+
 Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool training,
                       const Tensor& step_params, Dtype compute, NetworkNotes* notes) const {
   check(inputs.size() == inputs_.size() && weights.size() == weights_.size(),
         "operands of a network");
   Tensors slots(inputs.size() + calls_.size()), masks(slots.size());
-  std::vector<Tensors> more(slots.size());
+  std::vector<Tensors> more(slots.size()), result_masks(slots.size());
   for (size_t i = 0; i < inputs.size(); ++i) slots[i] = inputs[i];
+  for (size_t i = 0; notes && i < notes->input_masks.size(); ++i) masks[i] = notes->input_masks[i];
   Recorder* recorder = inputs[0].recorder();
   Tensors narrow(weights.size());  // each weight is cast once a step
   auto own_weight = [&](size_t w) {
@@ -274,7 +301,7 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
     Tensors in, own, masks_in;
-    std::vector<Tensors> more_in;
+    std::vector<Tensors> more_in, result_masks_in;
     PathScope scope(recorder, call.path);
     for (int slot : call.in) {
       const Tensor& operand = slots[static_cast<size_t>(slot)];
@@ -282,25 +309,28 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
       in.push_back(casts ? cast(operand, compute_of(call, compute)) : operand);
       masks_in.push_back(masks[static_cast<size_t>(slot)]);
       more_in.push_back(more[static_cast<size_t>(slot)]);
+      result_masks_in.push_back(result_masks[static_cast<size_t>(slot)]);
     }
     for (int weight : call.weights) own.push_back(own_weight(static_cast<size_t>(weight)));
     const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c) + salt) >> 1);
-    const LayerCall made{in,
-                         own,
-                         call.training.value_or(training),
-                         step_params,
-                         stream,
-                         call.trainable,
-                         masks_in,
-                         &more[static_cast<size_t>(call.out)],
-                         more_in};
+    const auto at = static_cast<size_t>(call.out);
+    const LayerCall made{.in = in,
+                         .weights = own,
+                         .training = call.training.value_or(training),
+                         .step_params = step_params,
+                         .stream = stream,
+                         .trainable = call.trainable,
+                         .masks = masks_in,
+                         .more = &more[at],
+                         .more_of_in = more_in,
+                         .result_masks = &result_masks[at],
+                         .result_masks_of_in = result_masks_in,
+                         .losses = notes ? &notes->losses : nullptr,
+                         .compute = compute_of(call, compute)};
     const RematActivations activations(*call.layer);
-    const Tensor out = call.layer->call(made);
-    slots[static_cast<size_t>(call.out)] = out;
-    masks[static_cast<size_t>(call.out)] = call.layer->compute_mask(made);
-    if (notes && !call.layer->activity_regularizer.empty())
-      notes->losses.push_back(scale(penalty(call.layer->activity_regularizer, out),
-                                    1 / static_cast<double>(out.shape()[0])));
+    slots[at] = call.layer->call(made);
+    masks[at] = result_masks[at].empty() ? call.layer->compute_mask(made) : result_masks[at][0];
+    if (notes) add_activity_loss(*call.layer, slots[at], &notes->losses);
   }
   Tensors outputs;
   for (int slot : outputs_) {
@@ -320,10 +350,8 @@ Network chain(const Shape& input, const std::vector<LayerRef>& layers, const std
   try {
     for (const LayerRef& layer : layers) last = layer(last);
   } catch (const UserError& error) {
-    constexpr std::string_view kStage = "[build] ";
-    const std::string text = error.what();
-    if (model.empty() || !text.starts_with(kStage)) throw;
-    throw UserError(std::string(kStage) + model + "/" + text.substr(kStage.size()));
+    if (model.empty()) throw;
+    throw build_error(model, error);
   }
   return Network({start}, {last});
 }

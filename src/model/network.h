@@ -31,7 +31,11 @@ struct NetworkNotes {
   Tensors losses;  // scalars that layers add to the loss: activity regularizers
   // To be set: random layers of calls with different ones draw different numbers.
   int64_t salt = 0;
+  Tensors input_masks = {};  // to be set where inputs have masks
 };
+
+// Adds a layer's activity regularizer of what it gave, per sample, to `losses`, if there is one.
+void add_activity_loss(const Layer& layer, const Tensor& out, Tensors* losses);
 
 class Network {
  public:
@@ -47,6 +51,16 @@ class Network {
     std::optional<bool> training = {};  // runs in that mode whatever is asked for
   };
 
+  // A layer of the network, or of one that is made of layers: once, however often it is called.
+  struct Place {
+    std::shared_ptr<Layer> layer;
+    std::string path;          // "model/dense"
+    std::vector<int> weights;  // into weights()
+    Shape shape;               // of one sample of its (last) result
+    bool composite;            // made of layers, which follow
+    bool inside;               // of such a one
+  };
+
   Network() = default;
   Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic>& outputs);
 
@@ -56,6 +70,7 @@ class Network {
   // Above 0: that input is int32 tokens below it, for the layers that read it.
   int64_t vocabulary(size_t input = 0) const;
   const std::vector<Call>& calls() const { return calls_; }
+  std::vector<Place> places() const;
   const std::vector<NetworkWeight>& weights() const { return weights_; }
   const std::vector<int>& output_slots() const { return outputs_; }
   std::vector<Shape> output_shapes() const;

@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -23,17 +25,20 @@ class NoiseLayer : public Layer {
 void expect_rate(const char* kind, double rate) {
   if (!(rate >= 0 && rate < 1))
     throw UserError("[" + std::string(kind) + "] rate: expected 0 <= rate < 1, received " +
-                    std::to_string(rate));
+                    number_text(rate));
 }
 
 class DropoutLayer final : public NoiseLayer {
  public:
-  explicit DropoutLayer(double rate) : rate_(rate) { expect_rate("Dropout", rate); }
+  explicit DropoutLayer(double rate) : rate_(rate) {
+    if (rate != 1) expect_rate("Dropout", rate);
+  }
   const char* kind() const override { return "Dropout"; }
-  std::string config() const override { return std::to_string(rate_); }
+  std::string config() const override { return number_text(rate_); }
   Tensor call(const LayerCall& call) const override {
-    return call.training && rate_ > 0 ? dropout(call.in[0], call.step_params, rate_, call.stream)
-                                      : call.in[0];
+    const Tensor& x = call.in[0];
+    if (!call.training || rate_ == 0) return x;
+    return rate_ == 1 ? scale(x, 0) : dropout(x, call.step_params, rate_, call.stream);
   }
 
  private:
@@ -53,7 +58,7 @@ class SpatialDropoutLayer final : public NoiseLayer {
   }
   const char* kind() const override { return kind_; }
   bool supports_masking() const override { return false; }
-  std::string config() const override { return std::to_string(rate_); }
+  std::string config() const override { return number_text(rate_); }
   Shape build(const std::vector<Shape>& in) override {
     if (NoiseLayer::build(in).rank() != axes_ + 1)
       throw UserError("expected samples of " + std::to_string(axes_ + 1) +
@@ -97,7 +102,7 @@ class AlphaDropoutLayer final : public NoiseLayer {
  public:
   explicit AlphaDropoutLayer(double rate) : rate_(rate) { expect_rate("AlphaDropout", rate); }
   const char* kind() const override { return "AlphaDropout"; }
-  std::string config() const override { return std::to_string(rate_); }
+  std::string config() const override { return number_text(rate_); }
   // With k 1 where kept: a * (x * k + low * (1 - k)) + b, low what selu tends to.
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
@@ -118,7 +123,7 @@ class ActivityRegularizationLayer final : public NoiseLayer {
   explicit ActivityRegularizationLayer(const ActivityRegularizationOptions& options) {
     activity_regularizer = regularizers::L1L2({.l1 = options.l1, .l2 = options.l2});
     check_regularizer(activity_regularizer);
-    name = options.name;
+    set_common(*this, options);
   }
   const char* kind() const override { return "ActivityRegularization"; }
   Tensor call(const LayerCall& call) const override { return call.in[0]; }
@@ -148,7 +153,7 @@ LayerRef SpatialDropout3D(double rate, std::string name) {
 LayerRef GaussianNoise(double stddev, std::string name) {
   if (!(stddev >= 0) || std::isinf(stddev))
     throw UserError("[GaussianNoise] stddev: expected a number from 0, received " +
-                    std::to_string(stddev));
+                    number_text(stddev));
   return named<GaussianLayer>(std::move(name), false, stddev);
 }
 LayerRef GaussianDropout(double rate, std::string name) {

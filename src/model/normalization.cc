@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/layers.h"
 #include "model/rules.h"
 #include "op/functions.h"
@@ -13,10 +14,10 @@ class LayerNormalizationLayer final : public Layer {
       : options_(std::move(options)) {
     if (!(options_.epsilon > 0 && options_.epsilon < 1))
       throw UserError("[LayerNormalization] epsilon: expected a number between 0 and 1, received " +
-                      std::to_string(options_.epsilon));
+                      number_text(options_.epsilon));
     check_rules(gamma_rules(options_));
     check_rules(beta_rules(options_));
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "LayerNormalization"; }
   bool supports_masking() const override { return true; }
@@ -53,7 +54,7 @@ class LayerNormalizationLayer final : public Layer {
 void expect_between(const char* what, double value, bool fits, const char* range) {
   if (!fits)
     throw UserError("[BatchNormalization] " + std::string(what) + ": expected a number " + range +
-                    ", received " + std::to_string(value));
+                    ", received " + number_text(value));
 }
 
 class BatchNormalizationLayer final : public Layer {
@@ -68,7 +69,7 @@ class BatchNormalizationLayer final : public Layer {
     check_rules(beta_rules(options_));
     check_initializer(options_.moving_mean_initializer);
     check_initializer(options_.moving_variance_initializer);
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "BatchNormalization"; }
   bool supports_masking() const override { return true; }
@@ -123,13 +124,11 @@ class BatchNormalizationLayer final : public Layer {
 }  // namespace
 
 LayerRef BatchNormalization(BatchNormalizationOptions options) {
-  const std::string dtype = options.dtype;
-  return LayerRef(std::make_shared<BatchNormalizationLayer>(std::move(options))).dtype(dtype);
+  return LayerRef(std::make_shared<BatchNormalizationLayer>(std::move(options)));
 }
 
 LayerRef LayerNormalization(LayerNormalizationOptions options) {
-  const std::string dtype = options.dtype;
-  return LayerRef(std::make_shared<LayerNormalizationLayer>(std::move(options))).dtype(dtype);
+  return LayerRef(std::make_shared<LayerNormalizationLayer>(std::move(options)));
 }
 
 }  // namespace pl

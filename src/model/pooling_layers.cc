@@ -1,6 +1,7 @@
 // MaxPooling2D, AveragePooling2D, their like over volumes, and pooling over whole images.
 #include "base/error.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spatial.h"
 #include "op/functions.h"
 
@@ -78,7 +79,7 @@ class Pooling3DLayer final : public Layer {
       expect_positive(kind(), "strides", strides_[i]);
     }
     expect_padding(kind(), padding_);
-    name = std::move(options.name);
+    set_common(*this, options);
   }
   const char* kind() const override { return largest_ ? "MaxPooling3D" : "AveragePooling3D"; }
   std::string config() const override {
@@ -124,7 +125,7 @@ class GlobalPooling2DLayer final : public Layer {
  public:
   GlobalPooling2DLayer(bool largest, GlobalPooling2DOptions options)
       : largest_(largest), keepdims_(options.keepdims) {
-    name = std::move(options.name);
+    set_common(*this, options);
   }
   const char* kind() const override {
     return largest_ ? "GlobalMaxPooling2D" : "GlobalAveragePooling2D";

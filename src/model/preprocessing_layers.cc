@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spatial.h"
 #include "op/functions.h"
 
@@ -40,7 +41,7 @@ class NormalizationLayer final : public Layer {
       if (!(variance >= 0))
         throw UserError("[Normalization] variance: expected numbers from 0, received " +
                         std::to_string(variance));
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Normalization"; }
   bool supports_masking() const override { return true; }

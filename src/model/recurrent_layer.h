@@ -16,7 +16,7 @@ struct RecurrentConfig {
   double dropout, recurrent_dropout;
   bool use_bias, return_sequences, return_state, go_backwards;
   bool reset_after;  // of a GRU
-  std::string name;
+  std::string name, dtype;
 };
 
 class RecurrentLayer : public Layer {
@@ -46,6 +46,16 @@ class RecurrentLayer : public Layer {
 
   RecurrentConfig config_;
 };
+
+// x W + b of all steps, (B, T, gates * units), the recurrent kernel, and what may be undefined: the
+// bias inside of a GRU's reset, the first state, a mask, and what recurrent dropout leaves of
+// states.
+struct RecurrentSequence {
+  Tensor z, u, bias, h0, c0, mask, dropped;
+};
+// With plain ops; `sequence` gets the outputs of all steps. recurrent_steps.cc
+RecurrentLayer::Result run_step_by_step(const RecurrentConfig& config, const RecurrentSequence& in,
+                                        bool flip, Tensor& sequence);
 
 // The results behind `first`, the symbol of a layer with several: shape i is that of the i-th.
 // `masked`: how many of them have the first one's mask.

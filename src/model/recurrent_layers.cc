@@ -1,7 +1,9 @@
 // LSTM, GRU and SimpleRNN: one matrix product projects the inputs of all steps, one op runs them.
 #include "base/error.h"
+#include "base/number_text.h"
 #include "model/layers.h"
 #include "model/recurrent_layer.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -20,10 +22,23 @@ Tensor block(const Tensor& matrix, int64_t axis, Dim g, Dim count) {
   return slice(matrix, axis, g * size, size);
 }
 
+// (B, T): 1 from the first step on that the mask has not left out, in the order of the steps, or
+// `backwards` in that of the sequence read from its end.
+Tensor seen_so_far(const Tensor& mask, bool backwards, Dtype dtype) {
+  const Dim steps = mask.shape()[1];
+  const Tensor counts = cast(mask, dtype);
+  const Tensor past = causal_mask_gradient(fill(Shape{steps, steps}, 1, dtype));  // t sees 0 to t
+  if (!backwards) return minimum(matmul(counts, past, {.transpose_b = true}), fill({}, 1, dtype));
+  const Tensor seen = minimum(matmul(counts, past), fill({}, 1, dtype));
+  Tensors flipped;
+  for (Dim t = steps; t-- > 0;) flipped.push_back(slice(seen, 1, t, 1));
+  return concatenate(flipped, 1);
+}
+
 void expect_rate(const char* kind, const char* what, double rate) {
   if (!(rate >= 0 && rate < 1))
     throw UserError("[" + std::string(kind) + "] " + what + ": expected 0 <= " + what +
-                    " < 1, received " + std::to_string(rate));
+                    " < 1, received " + number_text(rate));
 }
 
 }  // namespace
@@ -34,9 +49,7 @@ RecurrentLayer::RecurrentLayer(RecurrentConfig config) : config_(std::move(confi
     throw UserError(kind + "units: expected a positive number, received " +
                     std::to_string(config_.units));
   for (const auto& activation : {config_.activation, config_.recurrent_activation})
-    if (!squash_from_name(activation))
-      throw UserError(kind + "activation: expected " + kSquashNames + ", received '" + activation +
-                      "'");
+    check_activation(activation);
   expect_rate(config_.kind, "dropout", config_.dropout);
   expect_rate(config_.kind, "recurrent_dropout", config_.recurrent_dropout);
   check_rules(config_.kernel);
@@ -44,7 +57,7 @@ RecurrentLayer::RecurrentLayer(RecurrentConfig config) : config_(std::move(confi
   check_rules(config_.bias);
   check_regularizer(config_.activity_regularizer);
   activity_regularizer = config_.activity_regularizer;
-  name = config_.name;
+  set_common(*this, config_);
 }
 
 std::string RecurrentLayer::config() const {
@@ -119,7 +132,10 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
                                  .flip = !wrapped};
   Result result;
   Tensor sequence;
-  if (config_.gates == 4) {
+  if (!squash_from_name(config_.activation) || !squash_from_name(config_.recurrent_activation)) {
+    result = run_step_by_step(config_, {z, u, inner_bias, state(1), state(2), mask, dropped},
+                              options.flip, sequence);
+  } else if (config_.gates == 4) {
     const LstmResult made =
         lstm(z, u, {.h0 = state(1), .c0 = state(2), .mask = mask, .dropped = dropped}, options);
     sequence = made.h;
@@ -137,6 +153,15 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
     result.states = {made.last_h};
   }
   result.output = config_.return_sequences ? sequence : result.states[0];
+  // Keras's output is 0 until a step counts, whatever the state that it starts from.
+  if (mask.defined() && call.in.size() > 1) {
+    const Dtype dtype = sequence.dtype();
+    if (!config_.return_sequences)
+      result.output = multiply(result.output, reduce_max(cast(mask, dtype), {1}, true));
+    else if (!wrapped)
+      result.output = multiply(sequence, reshape(seen_so_far(mask, config_.go_backwards, dtype),
+                                                 {mask.shape()[0], mask.shape()[1], 1}));
+  }
   if (wrapped && config_.return_sequences && mask.defined())
     result.output = multiply(
         sequence, cast(reshape(mask, {mask.shape()[0], mask.shape()[1], 1}), sequence.dtype()));
@@ -188,7 +213,7 @@ void give_more(const LayerCall& call, const std::string& path, Tensors results) 
   if (!call.more)
     throw UserError("[call] " + path +
                     ": expected a layer with one result, received several (return_state); call it "
-                    "on Input() symbols with all()");
+                    "with all()");
   *call.more = std::move(results);
 }
 
@@ -222,7 +247,8 @@ RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim
           .return_state = o.return_state,
           .go_backwards = o.go_backwards,
           .reset_after = false,
-          .name = o.name};
+          .name = o.name,
+          .dtype = o.dtype};
 }
 
 }  // namespace

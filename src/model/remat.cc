@@ -16,16 +16,17 @@ std::shared_ptr<const RematRule> current_remat_rule() { return current_rule; }
 
 bool RematRule::covers(const std::string& name, const Shape& output) const {
   if (mode == "full") return true;
-  if (mode == "output_size") return output.elements() > output_size_threshold;
+  if (mode == "larger_than" || mode == "output_size")
+    return output.elements() > output_size_threshold;
   return mode == "list_of_layers" &&
          std::find(layer_names.begin(), layer_names.end(), name) != layer_names.end();
 }
 
 RematScope::RematScope(RematRule rule) : path_(nullptr, ""), previous_(current_rule), rules_(true) {
-  const char* modes[] = {"full", "activations", "output_size", "list_of_layers", ""};
+  const char* modes[] = {"full", "activations", "larger_than", "output_size", "list_of_layers", ""};
   if (std::find(std::begin(modes), std::end(modes), rule.mode) == std::end(modes))
     throw UserError(
-        "[remat] mode: expected full, activations, output_size, list_of_layers or nothing, "
+        "[remat] mode: expected full, activations, larger_than, list_of_layers or nothing, "
         "received '" +
         rule.mode + "'");
   if (rule.mode == "list_of_layers" && rule.layer_names.empty())

@@ -5,7 +5,7 @@
 //   x = remat(Dense(512, {.activation = "gelu"}))(x);                      a layer
 //   auto f = remat("tail", [](const Tensor& x) { return tanh(exp(x)); });  a function of tensors
 //   model.compile({..., .remat = {"block_*"}});                            by name
-//   RematScope scope({.mode = "output_size"});    Keras's: the layers made while it lives
+//   RematScope scope({.mode = "larger_than"});    Keras's: the layers made while it lives
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ class RematScope {
   template <std::convertible_to<std::string> Name>  // a template: {.mode = ...} is no name
   explicit RematScope(const Name& name)
       : path_(RecorderScope::current(), "remat:" + std::string(name)) {}
-  // Keras's: for layers made while it lives. "full": each of them; "output_size": those whose
+  // Keras's: for layers made while it lives. "full": each of them; "larger_than": those whose
   // output has more elements a sample than the threshold; "list_of_layers": those named;
   // "activations": of each its activation function alone. The innermost scope counts; an empty
   // mode is none. Throws UserError.

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "model/spatial.h"
 #include "op/functions.h"
 
@@ -48,7 +49,7 @@ class UpSampling2DLayer final : public Layer {
     if (options_.interpolation != "nearest" && options_.interpolation != "bilinear")
       throw UserError("[UpSampling2D] interpolation: expected 'nearest' or 'bilinear', received '" +
                       options_.interpolation + "'");
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "UpSampling2D"; }
   std::string config() const override { return text_of(size_) + " " + options_.interpolation; }
@@ -76,7 +77,7 @@ class ResizingLayer final : public Layer {
     if (options_.crop_to_aspect_ratio && options_.pad_to_aspect_ratio)
       throw UserError(
           "[Resizing] expected crop_to_aspect_ratio or pad_to_aspect_ratio, received both");
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Resizing"; }
   std::string config() const override { return text_of(size_) + " " + options_.interpolation; }

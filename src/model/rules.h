@@ -5,6 +5,15 @@
 
 namespace pl {
 
+void set_dtype(Layer& layer, const std::string& policy);  // LayerRef::dtype(); throws UserError
+
+// What all options have.
+template <class Options>
+void set_common(Layer& layer, const Options& o) {
+  layer.name = o.name;
+  set_dtype(layer, o.dtype);
+}
+
 template <class Options>
 WeightRules kernel_rules(const Options& o) {
   return {o.kernel_initializer, o.kernel_regularizer, o.kernel_constraint};

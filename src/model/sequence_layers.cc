@@ -48,7 +48,7 @@ class Conv1DLayer final : public Layer {
     check_rules(bias_rules(options_));
     check_regularizer(options_.activity_regularizer);
     activity_regularizer = options_.activity_regularizer;
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "Conv1D"; }
   std::string config() const override {
@@ -113,7 +113,7 @@ class Pooling1DLayer final : public Layer {
     if (options_.strides == 0) options_.strides = pool;
     expect_positive(kind(), "strides", options_.strides);
     expect_padding(kind(), options_.padding);
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return largest_ ? "MaxPooling1D" : "AveragePooling1D"; }
   std::string config() const override { return std::to_string(pool_); }
@@ -143,7 +143,7 @@ class GlobalPoolingLayer final : public Layer {
  public:
   GlobalPoolingLayer(const char* kind, int axes, bool largest, GlobalPoolingOptions options)
       : kind_(kind), axes_(axes), largest_(largest), keepdims_(options.keepdims) {
-    name = std::move(options.name);
+    set_common(*this, options);
   }
   const char* kind() const override { return kind_; }
   Shape build(const std::vector<Shape>& in) override {

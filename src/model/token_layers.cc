@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "model/initializer.h"
 #include "model/layers.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -54,7 +55,7 @@ class ClassTokenLayer final : public Layer {
  public:
   explicit ClassTokenLayer(ClassTokenOptions options) : options_(std::move(options)) {
     check_initializer(options_.token_initializer);
-    name = options_.name;
+    set_common(*this, options_);
   }
   const char* kind() const override { return "ClassToken"; }
 

@@ -3,6 +3,7 @@
 #include "model/layers.h"
 #include "model/network.h"
 #include "model/recurrent_layer.h"
+#include "model/rules.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -33,8 +34,10 @@ class BidirectionalLayer final : public Layer {
     backward_->name = "backward_" + base;
     if (other && !other->name.empty()) backward_->name = other->name;
     check_pair();
-    name = std::move(options.name);
-    trainable = layer.trainable;
+    set_common(*this, options);
+    if (!dtype) dtype = layer.dtype;
+    forward_->trainable = layer.trainable;
+    backward_->trainable = other ? other->trainable : layer.trainable;
     // Each direction has the penalty; of what is joined it is the same.
     activity_regularizer = layer.activity_regularizer;
     if (!activity_regularizer.empty() && merge_mode_ != "concat")
@@ -45,6 +48,12 @@ class BidirectionalLayer final : public Layer {
   std::string config() const override { return forward_->config() + " " + merge_mode_; }
   bool supports_masking() const override { return true; }
   Tensor compute_mask(const LayerCall& call) const override { return forward_->compute_mask(call); }
+
+  bool trains(size_t index) const override {
+    const size_t ahead = forward_->weights().size();
+    return trainable &&
+           (index < ahead ? forward_->trains(index) : backward_->trains(index - ahead));
+  }
 
   Shape build(const std::vector<Shape>& in) override {
     const size_t states = forward_->states() + backward_->states();
@@ -137,11 +146,7 @@ class BidirectionalLayer final : public Layer {
 class TimeDistributedLayer final : public Layer {
  public:
   explicit TimeDistributedLayer(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
-    if (std::string(layer_->kind()) == "BatchNormalization")
-      throw UserError(
-          "[TimeDistributed] expected a layer that treats steps alone, received "
-          "BatchNormalization; it takes sequences as they are");
-    trainable = layer_->trainable;
+    dtype = layer_->dtype;
     activity_regularizer = layer_->activity_regularizer;  // of all steps together
   }
   const char* kind() const override { return "TimeDistributed"; }
@@ -154,6 +159,7 @@ class TimeDistributedLayer final : public Layer {
     return mask.defined() && mask.shape().rank() == 2 ? mask : Tensor();
   }
   int64_t vocabulary() const override { return layer_->vocabulary(); }
+  bool trains(size_t index) const override { return trainable && layer_->trains(index); }
 
   Shape build(const std::vector<Shape>& in) override {
     if (in.size() != 1 || in[0].rank() < 2)
@@ -169,11 +175,13 @@ class TimeDistributedLayer final : public Layer {
     return out.with_front(in[0][0]);
   }
 
-  // Steps are samples to the layer.
+  // Steps are samples to the layer, unless it looks at all samples of a call.
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     const Dim batch = x.shape()[0], steps = x.shape()[1];
     const Shape step = x.shape().without_front().without_front();
+    if (call.training && std::string(layer_->kind()) == "BatchNormalization")
+      return step_by_step(call, step);
     const Tensor in[] = {reshape(x, step.with_front(batch * steps).dims())};
     Tensor mask = call.mask(0);
     if (mask.defined() && mask.shape().rank() > 2)
@@ -182,11 +190,28 @@ class TimeDistributedLayer final : public Layer {
     else
       mask = Tensor();
     const Tensor masks[] = {mask};
-    const Tensor out = layer_->call(inner_call(call, in, call.weights, 0, masks));
+    LayerCall inner = inner_call(call, in, call.weights, 0, masks);
+    inner.trainable = call.trainable && layer_->trainable;
+    const Tensor out = layer_->call(inner);
     return reshape(out, out.shape().without_front().with_front(steps).with_front(batch).dims());
   }
 
  private:
+  // As Keras does it: moments of each step alone, which move the averages one after the other.
+  Tensor step_by_step(const LayerCall& call, const Shape& step) const {
+    const Tensor& x = call.in[0];
+    Tensors outputs;
+    for (Dim t = 0; t < x.shape()[1]; ++t) {
+      const Tensor in[] = {reshape(slice(x, 1, t, 1), step.with_front(x.shape()[0]).dims())};
+      LayerCall inner = inner_call(call, in, call.weights, 1 + t, {});
+      inner.trainable = call.trainable && layer_->trainable;
+      const Tensor out = layer_->call(inner);
+      outputs.push_back(reshape(
+          out, out.shape().without_front().with_front(1).with_front(out.shape()[0]).dims()));
+    }
+    return concatenate(outputs, 1);
+  }
+
   std::shared_ptr<Layer> layer_;
 };
 

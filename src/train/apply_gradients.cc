@@ -73,7 +73,17 @@ class Writing {
 
 }  // namespace
 
-int64_t Optimizer::iterations() const { return variables_ ? variables_->iterations : 0; }
+int64_t Optimizer::steps_done() const {
+  if (!variables_) return 0;
+  const int slot = iterations_slot();
+  if (slot < 0) return variables_->iterations;
+  const Tensor& counted = variables_->shared[static_cast<size_t>(slot)].state()->current();
+  return static_cast<int64_t>(*counted.data_as<double>());
+}
+
+int64_t Optimizer::iterations() const {
+  return steps_done() / update_options().gradient_accumulation_steps.value_or(1);
+}
 
 Tensor Optimizer::scale_loss(const Tensor& loss) {
   if (StepHooks* step = StepHooks::current()) {
@@ -119,13 +129,21 @@ void Optimizer::apply_gradients(const GradientsAndVariables& list) {
     state.weights.push_back({variable.name(), writing(variable), writing(at->second.slots)});
     gradients.push_back(gradient);
   }
-  auto fill = [this, variables = variables_](void* to) {
+  const int64_t every = update_options().gradient_accumulation_steps.value_or(1);
+  auto fill = [this, every](void* to) {
+    const int64_t done = steps_done();
     StepParams params;
-    params.step = variables->iterations + 1;
-    params.learning_rate = inner().rate_at(variables->iterations);
+    params.step = variables_->iterations + 1;
+    params.update = done / every + 1;
+    params.learning_rate = inner().rate_at(done);
     std::memcpy(to, &params, sizeof params);
   };
   if (FunctionTrace* trace = FunctionTrace::current()) {
+    if (every > 1)
+      throw UserError("[apply_gradients] " + std::string(name()) +
+                      ": expected no gradient_accumulation_steps in a pl::function, which is one "
+                      "trace for all steps, received " +
+                      std::to_string(every) + "; apply them on values, or train with fit()");
     auto after = [variables = variables_] { ++variables->iterations; };
     apply(state, gradients,
           trace->host_input(
@@ -134,7 +152,7 @@ void Optimizer::apply_gradients(const GradientsAndVariables& list) {
   }
   const Tensor params(step_params_meta());
   fill(params.data());
-  apply(state, gradients, params);
+  apply(state, gradients, params, {.accumulate = (steps_done() + 1) % every != 0});
   writing.finish(state);
   ++own.iterations;
 }

@@ -32,8 +32,12 @@ struct ModelInTraining {
   bool stop_training = false;  // the epoch ends after this step, and training with it
 
   Optimizer& optimizer() const { return compiled.optimizer->inner(); }
-  double learning_rate() const { return compiled.optimizer->rate_at(iterations()); }
-  int64_t iterations() const { return state.steps_before + state.position.steps; }
+  // Of the next step, as Keras's optimizer has it: schedules count steps, whatever is accumulated.
+  double learning_rate() const { return update_moment(session, steps()).learning_rate; }
+  // Keras's optimizer.iterations: updates, of which gradient_accumulation_steps steps are one and a
+  // step that loss scaling left out is none.
+  int64_t iterations() const { return update_moment(session, steps()).update - 1; }
+  int64_t steps() const { return state.steps_before + state.position.steps; }  // since compile()
   Variables& variables() const { return session.variables(); }
   void save_weights(const std::string& path) const;
   // Everything that going on needs: see checkpoint.h.

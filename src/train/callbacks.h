@@ -58,6 +58,11 @@ struct LambdaHooks {
   std::function<void(const Logs&)> on_train_begin = {}, on_train_end = {};
   std::function<void(int64_t batch, const Logs&)> on_train_batch_begin = {},
                                                   on_train_batch_end = {};
+  std::function<void(const Logs&)> on_test_begin = {}, on_test_end = {}, on_predict_begin = {},
+                                   on_predict_end = {};
+  std::function<void(int64_t batch, const Logs&)> on_test_batch_begin = {}, on_test_batch_end = {},
+                                                  on_predict_batch_begin = {},
+                                                  on_predict_batch_end = {};
 };
 CallbackRef LambdaCallback(LambdaHooks hooks);
 

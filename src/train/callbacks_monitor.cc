@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "train/callbacks.h"
 
 namespace pl {
@@ -186,7 +187,7 @@ class ReduceLROnPlateauCallback : public Callback {
         monitor_("ReduceLROnPlateau", options_.monitor, options_.mode, options_.min_delta) {
     if (!(options_.factor < 1))
       throw UserError("[callbacks] ReduceLROnPlateau: factor: expected less than 1, received " +
-                      std::to_string(options_.factor));
+                      number_text(options_.factor));
   }
 
   void on_train_begin(const Logs&) override {
@@ -271,7 +272,7 @@ class TerminateOnNaNCallback : public Callback {
     if (loss == logs.end() || std::isfinite(loss->second)) return;
     if (raise_error_)
       throw BackendError("[fit] NaN or Inf loss encountered at batch " + std::to_string(batch) +
-                         ". Loss value: " + std::to_string(loss->second) +
+                         ". Loss value: " + number_text(loss->second) +
                          ". Terminating training immediately.");
     std::printf("Batch %lld: Invalid loss, terminating training\n", static_cast<long long>(batch));
     model->stop_training = true;
@@ -302,6 +303,30 @@ class LambdaCallbackObject : public Callback {
   }
   void on_train_batch_end(int64_t batch, const Logs& logs) override {
     if (hooks_.on_train_batch_end) hooks_.on_train_batch_end(batch, logs);
+  }
+  void on_test_begin(const Logs& logs) override {
+    if (hooks_.on_test_begin) hooks_.on_test_begin(logs);
+  }
+  void on_test_end(const Logs& logs) override {
+    if (hooks_.on_test_end) hooks_.on_test_end(logs);
+  }
+  void on_predict_begin(const Logs& logs) override {
+    if (hooks_.on_predict_begin) hooks_.on_predict_begin(logs);
+  }
+  void on_predict_end(const Logs& logs) override {
+    if (hooks_.on_predict_end) hooks_.on_predict_end(logs);
+  }
+  void on_test_batch_begin(int64_t batch, const Logs& logs) override {
+    if (hooks_.on_test_batch_begin) hooks_.on_test_batch_begin(batch, logs);
+  }
+  void on_test_batch_end(int64_t batch, const Logs& logs) override {
+    if (hooks_.on_test_batch_end) hooks_.on_test_batch_end(batch, logs);
+  }
+  void on_predict_batch_begin(int64_t batch, const Logs& logs) override {
+    if (hooks_.on_predict_batch_begin) hooks_.on_predict_batch_begin(batch, logs);
+  }
+  void on_predict_batch_end(int64_t batch, const Logs& logs) override {
+    if (hooks_.on_predict_batch_end) hooks_.on_predict_batch_end(batch, logs);
   }
   const char* name() const override { return "LambdaCallback"; }
 
@@ -342,7 +367,7 @@ class SwapEMAWeightsCallback : public Callback {
   }
   // Each trainable weight with its average; or only the weight's value to both.
   void exchange(bool copy) {
-    const Variables& variables = model->variables();
+    Variables& variables = model->variables();
     const auto& entries = variables.layout().entries;
     const std::string optimizer = model->compiled.optimizer->name();
     for (size_t w = 0; w < entries.size(); ++w) {
@@ -357,6 +382,7 @@ class SwapEMAWeightsCallback : public Callback {
           std::swap_ranges(weight, weight + entries[w].meta.bytes(), other);
       }
     }
+    variables.written();
   }
 
   bool swap_on_epoch_, swapped_ = false;

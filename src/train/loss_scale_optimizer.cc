@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "op/functions.h"
 #include "tensor/float16.h"
 #include "train/optimizers.h"
@@ -24,7 +25,7 @@ class LossScaler final : public Optimizer {
       throw UserError(
           "[compile] LossScaleOptimizer: expected an optimizer without loss_scale_factor, "
           "received " +
-          std::to_string(*inner_->update_options().loss_scale_factor) + "; leave it out");
+          number_text(*inner_->update_options().loss_scale_factor) + "; leave it out");
   }
 
   const UpdateOptions& update_options() const override { return inner_->update_options(); }

@@ -59,7 +59,10 @@ void Sequential::add(LayerRef layer) {
   state_->layers.push_back(std::move(layer));
 }
 
-void Sequential::build(const Shape& input) { state_->build(input); }
+void Model::build(const Shape& input) { state_->build({input}); }
+void Model::build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dtypes) {
+  state_->build(inputs, dtypes);
+}
 
 namespace {
 
@@ -134,11 +137,19 @@ std::vector<Head> make_heads(const CompileOptions& options, const std::vector<st
 }  // namespace
 
 void Model::compile(const CompileOptions& options) {
-  // A Sequential that waits for its input shape has one output.
-  const bool built = state_->network.built();
-  std::vector<Head> heads = make_heads(
-      options, built ? state_->network.output_names() : std::vector<std::string>{"output"},
-      state_->custom());
+  // A Sequential that waits for its input shape has one output; what a subclass has is known when
+  // it is built.
+  const bool built = state_->network.built(), custom = state_->custom();
+  std::vector<Head> heads;
+  state_->heads = nullptr;
+  if (built || !custom)
+    heads = make_heads(options,
+                       built ? state_->network.output_names() : std::vector<std::string>{"output"},
+                       custom);
+  else
+    state_->heads = [options](const std::vector<std::string>& outputs) {
+      return make_heads(options, outputs, true);
+    };
   if (policy_from_name(name_of(options.dtype)) != options.dtype)
     throw UserError(
         "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
@@ -157,7 +168,7 @@ void Model::compile(const CompileOptions& options) {
   state_->compiled->run_eagerly = options.run_eagerly;
   state_->compiled->fuse = options.fuse;
   if (built) state_->network.settle_trainable();
-  state_->iterations = state_->epochs = 0;
+  state_->steps = state_->epochs = 0;
   state_->fresh_optimizer = true;
   state_->last.reset();
   state_->traced_variables.reset();
@@ -223,7 +234,22 @@ int64_t Model::count_params() const {
   return state_->network.parameters();
 }
 
-int64_t Model::iterations() const { return state_->iterations; }
+int64_t Model::iterations() const {
+  int64_t count = state_->steps;
+  if (!state_->compiled) return count;
+  const Optimizer& optimizer = *state_->compiled->optimizer;
+  if (const int slot = optimizer.iterations_slot(); slot >= 0) {
+    const std::string path =
+        std::string(optimizer.name()) + "/" +
+        optimizer.shared_slots(state_->compiled->dtype.variable)[static_cast<size_t>(slot)].name;
+    if (!state_->variables || state_->fresh_optimizer) return 0;
+    const VariableLayout& layout = state_->variables->layout();
+    for (size_t i = 0; i < layout.entries.size(); ++i)
+      if (layout.entries[i].path == path)
+        count = static_cast<int64_t>(*static_cast<const double*>(state_->variables->at(i)));
+  }
+  return count / std::max<int64_t>(accumulation_of(*state_->compiled), 1);
+}
 
 Optimizer& Model::optimizer() {
   state_->require_compiled("optimizer");
@@ -249,7 +275,7 @@ void Model::save_checkpoint(const std::string& folder) {
   saved.identity = {.model = state_->name,
                     .optimizer = compiled.optimizer ? compiled.optimizer->name() : "",
                     .dtype = std::string(name_of(compiled.dtype))};
-  saved.steps_before = state_->iterations;
+  saved.steps_before = state_->steps;
   saved.epochs_before = state_->epochs;
   if (compiled.optimizer) saved.learning_rate = compiled.optimizer->inner().learning_rate;
   write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
@@ -272,7 +298,7 @@ void Model::load_checkpoint(const std::string& folder) {
   checkpoint.load(variables);
   state_->last.reset();
   state_->fresh_optimizer = !with_slots;
-  state_->iterations = saved.steps_before + saved.position.steps;
+  state_->steps = saved.steps_before + saved.position.steps;
   state_->epochs = saved.epochs_before + saved.position.epoch - 1;
   if (with_slots) state_->compiled->optimizer->inner().learning_rate = saved.learning_rate;
 }

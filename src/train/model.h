@@ -93,7 +93,9 @@ struct CompileOptions {
   // or "full", whose activations are computed again for the backward part. See model/remat.h.
   std::vector<std::string> remat = {};
   // Op by op: the code of layers and steps runs anew on the values of every batch, so that it can
-  // print and be stepped through; slower, and without the planner's help to stay within memory.
+  // print and be stepped through; slower, and without the planner's help to stay within memory:
+  // what plan() says of such a run is an upper bound, that of the ops as they are called with every
+  // value that a tape holds, and not the bytes that are then used.
   bool run_eagerly = false;
   bool fuse = true;  // false: a planned step runs its ops one by one as they were called
 };
@@ -240,6 +242,7 @@ class Model {
   // Of a model with several outputs: all of them.
   Tensors predict_all(const Values& x, const PredictOptions& options = {});
   Tensors predict_all(Source& data, const PredictOptions& options = {});
+  Tensors predict_all(const Dataset& data, const PredictOptions& options = {});
 
   // One step on these samples, as they are; figures are this batch's alone. Repeated calls with
   // batches of one size plan once.
@@ -286,23 +289,33 @@ class Model {
   LayerRef get_layer(const std::string& name) const;
   void set_trainable(bool trainable);  // of all its layers; compile() settles it
 
+  // For shapes of one sample; without it a model is built by the first data it sees. `dtypes`: of
+  // the data, for a class derived from Model that reads integers.
+  void build(const Shape& input);
+  void build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dtypes = {});
+
   // On values (in a Runtime), or on symbols in pl::function: x (B, ...) with the model's weights,
   // which a GradientTape watches.
   Tensor operator()(const Tensor& x, bool training = false);
+  Tensors operator()(const Tensors& xs, bool training = false);  // of all inputs; all outputs
   // The weights themselves, as weights(): reading and assigning them is reading and assigning the
   // model's.
   std::vector<Variable> variables();
   std::vector<Variable> trainable_variables();
 
-  int64_t iterations() const;  // updates since compile(): Adam's t
-  Optimizer& optimizer();      // its learning_rate may change between calls
+  // Keras's optimizer.iterations, Adam's t: updates since compile(). As many steps as
+  // gradient_accumulation_steps says are one update; one that loss scaling left out is none.
+  int64_t iterations() const;
+  Optimizer& optimizer();  // its learning_rate may change between calls
 
  protected:
   Model();
   // The forward pass of a class derived from Model, made of layers that are its members and of op
   // functions. It is built by the first data it sees, and must use the same layers whatever these
-  // are; fit() plans and runs it like any other model.
+  // are; fit() plans and runs it like any other model. The second form is for several inputs or
+  // outputs, whose names are output_1, output_2, ... Integers stay integers (int32).
   virtual Tensor call(const Tensor& x, bool training);
+  virtual Tensors call(const Tensors& xs, bool training);
 
   // One step of fit() and one of evaluate(), in Keras's words: a class derived from Model may say
   // what they are. They run on symbols, once for each batch size; fit() plans what they did like
@@ -313,7 +326,9 @@ class Model {
   virtual TensorLogs test_step(const StepData& data);
   // For these: compile()'s losses of a prediction, with what regularizers add; its metrics.
   Tensor compute_loss(const StepData& data, const Tensor& y_pred);
+  Tensor compute_loss(const StepData& data, const Tensors& y_pred);
   TensorLogs compute_metrics(const StepData& data, const Tensor& y_pred);
+  TensorLogs compute_metrics(const StepData& data, const Tensors& y_pred);
   std::shared_ptr<ModelState> state_;  // shared with models that were made of this one
 
  private:
@@ -326,8 +341,7 @@ class Sequential : public Model {
   Sequential() : Sequential(std::vector<LayerRef>()) {}
   Sequential(std::vector<LayerRef> layers);
   Sequential(const Shape& input, std::vector<LayerRef> layers);
-  void add(LayerRef layer);        // throws UserError once built
-  void build(const Shape& input);  // shape of one sample
+  void add(LayerRef layer);  // throws UserError once built
 };
 
 }  // namespace pl

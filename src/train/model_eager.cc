@@ -63,24 +63,22 @@ class MemberLayer final : public Layer {
       name = state.name;
   }
   const char* kind() const override { return kind_; }
-  int64_t vocabulary() const override {
+  int64_t vocabulary() const override { return vocabulary(0); }
+  int64_t vocabulary(size_t input) const override {
     const auto state = state_.lock();
-    return state && state->network.built() ? state->network.vocabulary() : 0;
+    return state && state->network.built() ? state->network.vocabulary(input) : 0;
   }
   Shape build(const std::vector<Shape>& in) override {
     const auto state = state_.lock();
-    if (in.size() != 1) throw UserError("expected one input");
-    state->build(in[0]);
+    state->build(in);
     const Network& network = state->network;
-    if (network.input_shapes().size() != 1 || network.output_shapes().size() != 1)
-      throw UserError("expected a model with one input and one output");
     weights_.clear();
     for (size_t i = 0; i < network.weights().size(); ++i) {
       const NetworkWeight& weight = network.weights()[i];
       weights_.push_back({.name = weight.path,
                           .shape = weight.shape,
                           .initializer = weight.initializer,
-                          .trainable = weight.trainable,
+                          .trainable = !weight.state,
                           .regularizer = weight.regularizer,
                           .constraint = weight.constraint,
                           .values = std::make_shared<MemberValues>(state_, i),
@@ -90,9 +88,31 @@ class MemberLayer final : public Layer {
   }
   Tensor call(const LayerCall& call) const override {
     const auto state = state_.lock();
-    NetworkNotes notes{.masks = {}, .losses = {}, .salt = call.stream};
-    return state->network.call({call.in[0]}, Tensors(call.weights.begin(), call.weights.end()),
-                               call.training, call.step_params, call.in[0].dtype(), &notes)[0];
+    NetworkNotes notes{.masks = {},
+                       .losses = {},
+                       .salt = call.stream,
+                       .input_masks = Tensors(call.masks.begin(), call.masks.end())};
+    const Tensors out = state->network.call(Tensors(call.in.begin(), call.in.end()),
+                                            Tensors(call.weights.begin(), call.weights.end()),
+                                            call.training, call.step_params, call.compute, &notes);
+    for (const Tensor& loss : notes.losses) call.add_loss(loss);
+    if (call.result_masks) *call.result_masks = std::move(notes.masks);
+    if (call.more) call.more->assign(out.begin() + 1, out.end());
+    return out[0];
+  }
+  std::vector<LayerMember> members() const override {
+    std::vector<LayerMember> list;
+    const auto state = state_.lock();
+    for (const Network::Place& place : state->network.places())
+      if (!place.inside)
+        list.push_back({place.layer, place.path,
+                        std::vector<size_t>(place.weights.begin(), place.weights.end()),
+                        place.shape});
+    return list;
+  }
+  bool trains(size_t index) const override {
+    const NetworkWeight& weight = state_.lock()->network.weights()[index];
+    return trainable && weight.layer->trains(weight.index);
   }
 
  private:
@@ -108,17 +128,25 @@ const std::shared_ptr<Layer>& ModelState::as_member() {
 }
 
 Tensor Model::call(const Tensor&, bool) {
-  throw UserError("[build] " + state_->name +
-                  ": expected layers, or a class derived from Model that overrides call()");
+  throw UserError("expected layers, or a class derived from Model that overrides call()");
+}
+
+Tensors Model::call(const Tensors& xs, bool training) {
+  if (xs.size() != 1)
+    throw UserError("expected one input, or a class that overrides call(const Tensors&, bool), " +
+                    std::string("received ") + std::to_string(xs.size()));
+  return {call(xs[0], training)};
 }
 
 void Model::bind() {
   state_->self = this;
   ModelState* state = state_.get();
-  state_->subclass = [state] {
-    return LayerRef(std::make_shared<FunctionLayer>("Model", [state] {
-      return [state](const Tensor& x, bool training) { return state->self->call(x, training); };
-    }));
+  state_->subclass = [state](std::vector<Dtype> dtypes) {
+    auto layer = std::make_shared<FunctionLayer>("Model", [state] {
+      return [state](const Tensors& x, bool training) { return state->self->call(x, training); };
+    });
+    layer->expect(std::move(dtypes));
+    return LayerRef(std::move(layer));
   };
   state_->step = [state](const StepData& data) {
     const bool training = StepScope::current()->training();
@@ -169,27 +197,48 @@ std::vector<Variable> Model::trainable_variables() {
 }
 
 Tensor Model::operator()(const Tensor& x, bool training) {
-  if (!x.defined() || x.shape().rank() < 1)
-    throw UserError("[call] " + state_->name + ": expected samples as rows, received " +
-                    (x.defined() ? x.meta().text() : "nothing"));
+  const Tensors out = (*this)(Tensors{x}, training);
+  if (out.size() != 1)
+    throw UserError("[call] " + state_->name + ": expected a model with one output, received " +
+                    std::to_string(out.size()) + "; call it on a list of tensors for all");
+  return out[0];
+}
+
+Tensors Model::operator()(const Tensors& xs, bool training) {
+  std::vector<Shape> shapes;
+  std::vector<Dtype> dtypes;
+  for (const Tensor& x : xs) {
+    if (!x.defined() || x.shape().rank() < 1)
+      throw UserError("[call] " + state_->name + ": expected samples as rows, received " +
+                      (x.defined() ? x.meta().text() : "nothing"));
+    shapes.push_back(x.shape().without_front());
+    dtypes.push_back(x.dtype());
+  }
   if (StepScope* step = StepScope::current(); step && step->runs(state_.get()))
-    return step->forward({x}, training)[0];
+    return step->forward(xs, training);
   if (LayerContext* context = LayerContext::current())
-    return context->call(state_->as_member(), {x}, training);
-  if (!state_->network.built()) state_->build(x.shape().without_front());
+    return context->call(state_->as_member(), xs, training);
+  if (!state_->network.built()) state_->build(shapes, dtypes);
   const Network& network = state_->network;
-  if (network.input_shapes().size() != 1 || x.shape().without_front() != network.input_shapes()[0])
+  if (shapes != network.input_shapes()) {
+    std::string expected, received;
+    for (const Shape& shape : network.input_shapes())
+      expected += (expected.empty() ? "" : " and ") + shape.text();
+    for (const Tensor& x : xs) received += (received.empty() ? "" : " and ") + x.meta().text();
     throw UserError("[call] " + network.calls()[0].path + ": expected samples of shape " +
-                    network.input_shapes()[0].text() + ", received " + x.meta().text());
+                    expected + ", received " + received);
+  }
   const Dtype compute = state_->settings().dtype.compute;
   const std::vector<Variable> all = variables();
   Tensors weights;
   auto moves = [&](size_t i) { return training && network.weights()[i].state; };
   for (size_t i = 0; i < all.size(); ++i) weights.push_back(weight_of(all[i], moves(i)));
-  const Tensor in =
-      cast(x, network.vocabulary() > 0 ? Dtype::int32 : network.input_compute(0, compute));
-  const Tensor y =
-      network.call({in}, weights, training, step_params(*state_, x.shape()[0]), compute)[0];
+  Tensors in;
+  for (size_t i = 0; i < xs.size(); ++i)
+    in.push_back(
+        cast(xs[i], network.vocabulary(i) > 0 ? Dtype::int32 : network.input_compute(i, compute)));
+  const Tensors y =
+      network.call(in, weights, training, step_params(*state_, xs[0].shape()[0]), compute);
   for (size_t i = 0; i < all.size() && !VariableTracer::current(); ++i)
     if (moves(i)) all[i].state()->wrote();
   return y;
@@ -216,11 +265,17 @@ TensorLogs Model::test_step(const StepData& data) {
 }
 
 Tensor Model::compute_loss(const StepData& data, const Tensor& y_pred) {
-  return step_of(*state_, "compute_loss").loss(data, {y_pred});
+  return compute_loss(data, Tensors{y_pred});
+}
+Tensor Model::compute_loss(const StepData& data, const Tensors& y_pred) {
+  return step_of(*state_, "compute_loss").loss(data, y_pred);
 }
 
 TensorLogs Model::compute_metrics(const StepData& data, const Tensor& y_pred) {
-  return step_of(*state_, "compute_metrics").metrics(data, {y_pred});
+  return compute_metrics(data, Tensors{y_pred});
+}
+TensorLogs Model::compute_metrics(const StepData& data, const Tensors& y_pred) {
+  return step_of(*state_, "compute_metrics").metrics(data, y_pred);
 }
 
 Compiled ModelState::step_settings() {

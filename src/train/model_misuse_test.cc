@@ -116,7 +116,7 @@ TEST(Misuse, ALabelOutOfRangeNamesItsSample) {
   Samples data;
   data.y.data_as<int32_t>()[5] = 7;
   Sequential model = small();
-  expect_in("expected labels from 0 to 1, received 7 in sample 5; all are 0 to 7",
+  expect_in("from 0 to 1, received 7 in sample 5; all are 0 to 7",
             message_of([&] { model.fit(data.x, data.y, {.verbose = 0}); }));
 }
 

@@ -169,10 +169,10 @@ class CounterObserver : public TrainObserver {
  public:
   CounterObserver(ModelState& state, const TrainState& start)
       : state_(state), steps_before_(start.steps_before), epochs_before_(start.epochs_before) {
-    state.iterations = steps_before_ + start.position.steps;
+    state.steps = steps_before_ + start.position.steps;
     state.epochs = epochs_before_ + start.position.epoch - 1;
   }
-  void on_step(const StepEvent& event) override { state_.iterations = steps_before_ + event.step; }
+  void on_step(const StepEvent& event) override { state_.steps = steps_before_ + event.step; }
   void on_epoch(const EpochEvent& event) override { state_.epochs = epochs_before_ + event.epoch; }
 
  private:
@@ -279,7 +279,7 @@ History Model::fit(Source& data, const FitOptions& given) {
                            .snapshot = report.snapshot,
                            .callbacks = options.callbacks};
   training.state.identity = identity_of(*state_, *sources.train, report, options);
-  training.state.steps_before = state_->iterations;
+  training.state.steps_before = state_->steps;
   training.state.epochs_before = state_->epochs - options.initial_epoch;
   const auto recorder = std::make_shared<HistoryRecorder>();
   training.callbacks.push_back(recorder);
@@ -373,6 +373,10 @@ Tensor Model::predict(Source& data, const PredictOptions& options) {
 
 Tensors Model::predict_all(const Values& x, const PredictOptions& options) {
   return predict_all(*source_of(*state_, x, {}, {}), options);
+}
+
+Tensors Model::predict_all(const Dataset& data, const PredictOptions& options) {
+  return predict_all(*dataset_source(data), options);
 }
 
 Tensors Model::predict_all(Source& data, const PredictOptions& options) {

@@ -22,22 +22,51 @@ bool same_entries(const VariableLayout& a, const VariableLayout& b) {
 
 }  // namespace
 
-void ModelState::build(const Shape& input) {
-  if (!network.built()) {
-    if (layers.empty()) layers.push_back(subclass());
-    network = chain(input, layers, name);
-  } else if (input != network.input_shapes()[0]) {
-    throw UserError("[build] " + network.calls()[0].path + ": expected samples of shape " +
-                    network.input_shapes()[0].text() + " as at first, received " + input.text());
+void ModelState::build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dtypes) {
+  if (network.built()) {
+    if (inputs.size() != network.input_shapes().size())
+      throw UserError("[build] " + network.calls()[0].path + ": expected " +
+                      std::to_string(network.input_shapes().size()) +
+                      " inputs as at first, received " + std::to_string(inputs.size()));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i] != network.input_shapes()[i])
+        throw UserError("[build] " + network.calls()[0].path + ": expected samples of shape " +
+                        network.input_shapes()[i].text() + " as at first, received " +
+                        inputs[i].text());
+    return;
   }
+  if (!layers.empty()) {
+    if (inputs.size() != 1)
+      throw UserError("[build] " + name + ": expected one input, received " +
+                      std::to_string(inputs.size()));
+    network = chain(inputs[0], layers, name);
+  } else {
+    const LayerRef own = subclass(dtypes);
+    own->name = name;
+    std::vector<Symbolic> symbols;
+    for (const Shape& shape : inputs) symbols.push_back(Input(shape));
+    network = Network(symbols, own.all(symbols));
+  }
+  if (heads && compiled) compiled->heads = heads(network.output_names());
 }
 
 void ModelState::build_for(const Source& data) {
-  if (!network.built()) build(data.fields()[0].sample.shape);
+  if (network.built()) return;
+  std::vector<Shape> shapes;
+  std::vector<Dtype> dtypes;
+  for (const Field* field : fields_of(data, Role::x)) {
+    shapes.push_back(field->sample.shape);
+    dtypes.push_back(field->sample.dtype);
+  }
+  build(shapes, dtypes);
 }
 
 void ModelState::require_built(const char* call) const {
   if (network.built()) return;
+  if (custom())
+    throw UserError("[" + std::string(call) + "] " + name +
+                    ": expected a model that is built; call build() with the shape of one sample, "
+                    "or fit() or predict(), first");
   throw UserError(
       "[" + std::string(call) + "] " + name +
       ": expected an input shape; give it first, Sequential(Shape{28, 28, 1}, {...}), " +

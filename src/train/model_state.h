@@ -36,11 +36,11 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   Network network;
   std::optional<Compiled> compiled;
   double x_scale = 1;
-  int64_t iterations = 0, epochs = 0;  // since compile()
-  bool fresh_optimizer = true;         // slots, if any, are not this optimiser's
+  int64_t steps = 0, epochs = 0;  // since compile()
+  bool fresh_optimizer = true;    // slots, if any, are not this optimiser's
 
-  Model* self = nullptr;                                      // whose state it is
-  std::function<LayerRef()> subclass = nullptr;               // its call() as a layer
+  Model* self = nullptr;                                           // whose state it is
+  std::function<LayerRef(std::vector<Dtype>)> subclass = nullptr;  // its call() as a layer
   std::function<TensorLogs(const StepData&)> step = nullptr;  // its train_step() or test_step()
   int64_t eager_calls = 0;
   std::vector<Variable> handles;  // as the network's weights, once somebody asked for them
@@ -54,7 +54,12 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   // once. Dropped before anything else is planned, and (declared last) before the backend.
   std::optional<std::pair<PlanKey, SessionPlan>> last;
 
-  void build(const Shape& input);  // of a Sequential; throws UserError on another shape
+  // What compile() settles of the outputs, once these are known.
+  std::function<std::vector<Head>(const std::vector<std::string>& outputs)> heads = nullptr;
+
+  // Of a Sequential or a subclass: shapes of one sample of its inputs, and what these are made of
+  // where it is known. Throws UserError on other shapes than at first.
+  void build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dtypes = {});
   void build_for(const Source& data);
   void require_built(const char* call) const;
   const Compiled& require_compiled(const char* call) const;

@@ -282,7 +282,7 @@ TEST(Model, ErrorsSayWhatIsExpected) {
             message_of<DataError>([&] { model.fit(data.x, few, {.verbose = 0}); }));
   Tensor labels = rows(data.y, 0, 20);
   labels.data_as<int32_t>()[7] = 2;
-  expect_in("expected labels from 0 to 1, received 2 in sample ",
+  expect_in("from 0 to 1, received 2 in sample ",
             message_of<DataError>([&] { model.fit(data.x, labels, {.verbose = 0}); }));
   EXPECT_EQ(model.iterations(), 0);
   expect_in("validation_split", message_of<UserError>([&] {

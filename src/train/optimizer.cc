@@ -3,6 +3,7 @@
 #include <regex>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "op/functions.h"
 #include "op/recorder.h"
 
@@ -61,8 +62,8 @@ Tensor number(double value, Dtype dtype) { return fill(Shape{}, value, dtype); }
 void check_range(const char* what, double value, double low, double high) {
   if (!(value >= low && value <= high))
     throw UserError("[compile] " + std::string(what) + ": expected a number from " +
-                    std::to_string(low) + " to " + std::to_string(high) + ", received " +
-                    std::to_string(value));
+                    number_text(low) + " to " + number_text(high) + ", received " +
+                    number_text(value));
 }
 
 Optimizer::Optimizer(const char* name, const LearningRate& rate, UpdateOptions update)

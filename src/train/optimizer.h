@@ -92,7 +92,9 @@ class Optimizer {
   void apply_gradients(const GradientsAndVariables& list);
   // The loss as it is to be differentiated where gradients are divided again (Keras's scale_loss).
   Tensor scale_loss(const Tensor& loss);
-  int64_t iterations() const;  // of apply_gradients()
+  // Keras's: updates that apply_gradients() made. As many calls as gradient_accumulation_steps says
+  // are one; what loss scaling left out is none.
+  int64_t iterations() const;
 
   double learning_rate = 0;
   ScheduleRef schedule;  // null: learning_rate
@@ -118,6 +120,7 @@ class Optimizer {
   friend class UpdateCall;
   bool is_plain(const ApplyOptions& options) const;
   void make_shared_slots(Dtype dtype);  // of apply_gradients()
+  int64_t steps_done() const;           // by it, accumulating ones among them
 
   const char* name_;
   UpdateOptions update_;

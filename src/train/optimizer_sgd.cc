@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "op/functions.h"
 #include "train/optimizers.h"
 
@@ -177,7 +178,7 @@ class LionOptimizer final : public Optimizer {
       : Optimizer("lion", o.learning_rate, update_options_of(o)), o_(o) {
     if (!(o.beta_1 > 0 && o.beta_1 <= 1))
       throw UserError("[compile] Lion beta_1: expected a number above 0, up to 1, received " +
-                      std::to_string(o.beta_1));
+                      number_text(o.beta_1));
     check_range("Lion beta_2", o.beta_2, 0, 1);
   }
 

@@ -166,7 +166,7 @@ TEST(RematTraining, AScopeSaysWhatItExpects) {
     return "nothing thrown";
   };
   EXPECT_EQ(message({.mode = "some"}),
-            "[remat] mode: expected full, activations, output_size, list_of_layers or nothing, "
+            "[remat] mode: expected full, activations, larger_than, list_of_layers or nothing, "
             "received 'some'");
   EXPECT_EQ(message({.mode = "list_of_layers"}),
             "[remat] layer_names: expected names with mode list_of_layers, received none");

@@ -120,16 +120,15 @@ void check_labels(Source& source, const Network& network, const Compiled& compil
     std::optional<int64_t> ignored;
     if (heads[o].loss->options.has("ignore_class"))
       ignored = heads[o].loss->options.integer("ignore_class");
-    check_below(source, field,
-                heads.size() > 1 ? "labels of " + network.output_names()[o] : "labels", classes,
-                ignored);
+    check_below(source, field, "labels of " + network.output_names()[o], classes, ignored);
   }
 }
 
 void check_tokens(Source& source, const Network& network) {
   const auto inputs = fields_of(source, Role::x);
   for (size_t i = 0; i < inputs.size() && i < network.input_shapes().size(); ++i)
-    if (network.vocabulary(i) > 0) check_below(source, *inputs[i], "tokens", network.vocabulary(i));
+    if (const int64_t count = network.vocabulary(i); count > 0 && count != kAnyInteger)
+      check_below(source, *inputs[i], "tokens", count);
 }
 
 SampleSpec wanted_sample(const Network& network, const Compiled& compiled) {

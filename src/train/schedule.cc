@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/number_text.h"
 
 namespace pl {
 namespace {
@@ -29,7 +30,7 @@ ScheduleRef schedule(F function) {
 void expect_positive(const char* what, double value) {
   if (!(value > 0))
     throw UserError("[compile] " + std::string(what) + ": expected a number above 0, received " +
-                    std::to_string(value));
+                    number_text(value));
 }
 
 double cosine(double fraction) { return 0.5 * (1 + std::cos(std::numbers::pi * fraction)); }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -42,9 +43,11 @@ void check_input(const Network& network, size_t i, const SampleSpec& sample) {
   const int64_t vocabulary = network.vocabulary(i);
   const bool scaled = i == 0 && sample.x_scale != 1;
   if (vocabulary > 0 && (is_floating(x.dtype) || scaled))
-    throw UserError("[fit] " + reader_of(network, i) + ": expected tokens, integers below " +
-                    std::to_string(vocabulary) + " without x_scale, received " + x.text() +
-                    " times " + std::to_string(sample.x_scale));
+    throw UserError(
+        "[fit] " + reader_of(network, i) + ": expected " +
+        (vocabulary == kAnyInteger ? std::string("integers")
+                                   : "tokens, integers below " + std::to_string(vocabulary)) +
+        " without x_scale, received " + x.text() + " times " + number_text(sample.x_scale));
 }
 
 std::string counted(size_t count, const char* what) {

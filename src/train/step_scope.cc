@@ -245,8 +245,8 @@ Tensor StepScope::loss_scale(Optimizer& optimizer, Dtype dtype) {
   return scales ? owner.optimizer->seed(state_of(owner, {}), dtype) : Tensor();
 }
 
-Tensor StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& given,
-                       std::optional<bool> training) {
+Tensors StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& given,
+                        std::optional<bool> training) {
   const Network& network = of_.network;
   const bool in_training = training.value_or(this->training());
   const Dtype model = of_.compiled.dtype.compute,
@@ -254,32 +254,27 @@ Tensor StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& given
   Tensors in;
   for (const Tensor& tensor : given)
     in.push_back(is_floating(tensor.dtype()) ? cast(tensor, compute) : tensor);
-  auto run = [&](const std::string& path, const int* first, size_t count) {
-    const PathScope scope(recorder(), path);
-    Tensors own;
-    for (size_t i = 0; i < count; ++i) {
-      const size_t w = index(first[i]);
+  for (const Network::Place& known : network.places()) {
+    if (known.layer != layer) continue;
+    const PathScope scope(recorder(), known.path);
+    Tensors own, results(1);
+    for (int weight : known.weights) {
+      const size_t w = index(weight);
       const bool moves = in_training && network.weights()[w].state;
       own.push_back(moves ? weight_to_write(w)
                           : network.cast_weight(w, weights()[w].value(), model));
     }
     const auto stream =
-        static_cast<int64_t>(xxh3(path + "#" + std::to_string(calls_++) + "@step") >> 1);
-    return layer->call({in, own, in_training, of_.inputs.params, stream});
-  };
-  for (const Network::Call& known : network.calls()) {
-    if (known.layer == layer) return run(known.path, known.weights.data(), known.weights.size());
-    const auto* function = dynamic_cast<const FunctionLayer*>(known.layer.get());
-    if (!function) continue;
-    size_t first = 0;
-    for (const auto& member : function->layers()) {
-      if (member == layer)
-        return run(known.path + "/" + layer->name, known.weights.data() + first,
-                   member->weights().size());
-      first += member->weights().size();
-    }
+        static_cast<int64_t>(xxh3(known.path + "#" + std::to_string(calls_++) + "@step") >> 1);
+    Tensors more;
+    LayerCall made{in, own, in_training, of_.inputs.params, stream};
+    made.more = &more;
+    made.compute = compute;
+    results[0] = layer->call(made);
+    results.insert(results.end(), more.begin(), more.end());
+    return results;
   }
-  throw UserError("[call] " + (layer->name.empty() ? layer->kind() : layer->name) +
+  throw UserError("[call] " + layer->label() +
                   ": expected a layer of the model, which its call() uses");
 }
 

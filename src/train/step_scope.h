@@ -39,8 +39,8 @@ class StepScope : public StepHooks, public LayerContext {
 
   void apply_gradients(Optimizer& optimizer, const GradientsAndVariables& list) override;
   Tensor loss_scale(Optimizer& optimizer, Dtype dtype) override;
-  Tensor call(const std::shared_ptr<Layer>& layer, const Tensors& in,
-              std::optional<bool> training) override;
+  Tensors call(const std::shared_ptr<Layer>& layer, const Tensors& in,
+               std::optional<bool> training) override;
   bool runs(const void* model) const override { return model == of_.compiled.step.model; }
 
  protected:

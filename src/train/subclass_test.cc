@@ -180,6 +180,48 @@ TEST(ApplyGradients, StepsAreThoseOfFit) {
             << w << "[" << i << "]";
 }
 
+// Keras's optimizer.iterations: updates, not steps.
+TEST(ApplyGradients, IterationsCountUpdates) {
+  const Tensor x = pattern({16, 8}, 1), y = classes(16);
+  auto make = [] { return Sequential(Shape{8}, {Dense(3)}); };
+  const SGDOptions every_second{.learning_rate = 0.5, .gradient_accumulation_steps = 2};
+  Sequential fitted = make(), eager = make();
+  fitted.compile(
+      {.optimizer = SGD(every_second), .loss = Loss{"sparse_categorical_crossentropy", true}});
+  eager.set_weights(fitted.get_weights());
+  int64_t seen = -1;
+  FitOptions options{.batch_size = 4, .epochs = 1, .shuffle = false, .verbose = 0, .threads = 1};
+  options.steps_per_epoch = 3;
+  options.callbacks = {
+      LambdaCallback({.on_train_batch_end = [&](int64_t, const Logs&) { ++seen; }})};
+  fitted.fit(x, y, options);
+  EXPECT_EQ(seen, 2) << "three batches";
+  EXPECT_EQ(fitted.iterations(), 1);
+
+  Runtime runtime({.memory = "32MiB", .threads = 1});
+  const OptimizerRef optimizer = SGD(every_second);
+  const Tensor before = eager.get_weights()[0];
+  for (int64_t step = 0; step < 3; ++step) {
+    Tensor part_x({Dtype::float32, {4, 8}}), part_y({Dtype::int32, {4}});
+    std::memcpy(part_x.data(), x.data_as<float>() + step * 32, 4 * 32);
+    std::memcpy(part_y.data(), y.data_as<int32_t>() + step * 4, 4 * 4);
+    adam_step(eager, *optimizer, part_x, part_y);
+    EXPECT_EQ(same_bits(before, eager.get_weights()[0]), step == 0);
+    EXPECT_EQ(optimizer->iterations(), (step + 1) / 2);
+  }
+  for (int64_t i = 0; i < 24; ++i)
+    EXPECT_NEAR(eager.get_weights()[0].data_as<float>()[i],
+                fitted.get_weights()[0].data_as<float>()[i], 1e-6);
+}
+
+TEST(ModelOnValues, ADropoutOfEverythingLeavesNothing) {
+  Runtime runtime({.memory = "8MiB", .threads = 1});
+  Sequential model(Shape{4}, {Dropout(1.0)});
+  const Tensor x = pattern({3, 4}, 1), gone = model(x, true);
+  EXPECT_TRUE(same_bits(model(x, false), x));
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(gone.data_as<float>()[i], 0);
+}
+
 TEST(ModelOnValues, StatisticsMoveWhileTraining) {
   Runtime runtime({.memory = "32MiB", .threads = 1});
   Sequential model(Shape{4}, {BatchNormalization(), Dense(2)});
@@ -225,30 +267,22 @@ TEST(Subclass, FreezesLayersOneByOne) {
   for (size_t w = 0; w < 5; ++w) EXPECT_EQ(same_bits(before[w], after[w]), w < 3) << w;
 }
 
-TEST(Subclass, RefusesPenaltiesThatItWouldLose) {
-  class Penalised : public Model {
-   public:
-    Tensor call(const Tensor& x, bool) override { return layer(x); }
-    LayerRef layer = Dense(3, {.activity_regularizer = "l2"});
-  };
-  Penalised model;
-  try {
-    model.predict(pattern({2, 4}, 1));
-    ADD_FAILURE() << "expected an error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("activity_regularizer"), std::string::npos)
-        << error.what();
-  }
-}
-
 TEST(Wrappers, TakeOverWhatTheirLayerIsHeldTo) {
   const LayerRef dense = Dense(3, {.activity_regularizer = "l2"}), lstm = LSTM(3);
-  dense->trainable = false;
   lstm->trainable = false;
   const LayerRef steps = TimeDistributed(dense), both = Bidirectional(lstm);
-  EXPECT_FALSE(steps->trainable);
-  EXPECT_FALSE(both->trainable);
+  EXPECT_TRUE(steps->trains(0));
+  dense->trainable = false;  // one layer, whoever calls it
+  EXPECT_FALSE(steps->trains(0));
+  EXPECT_FALSE(both->trains(0));
   EXPECT_EQ(steps->activity_regularizer, dense->activity_regularizer);
+}
+
+TEST(LayerRef, TakesLayersOfOnesOwn) {
+  LayerRef scaled = std::make_shared<Scaled>();
+  const std::vector<LayerRef> list{std::make_shared<Scaled>(), Dense(2)};
+  Sequential model(Shape{3}, {scaled, list[0], list[1]});
+  EXPECT_EQ(model.count_params(), 3 + 3 + 3 * 2 + 2);
 }
 
 }  // namespace

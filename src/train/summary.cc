@@ -41,12 +41,12 @@ struct LayerBytes {
 };
 
 // Sizes are grants, as on the plan's bill. A weight that the layer shares is its owner's.
-LayerBytes layer_bytes(const Network& network, const Network::Call& call,
+LayerBytes layer_bytes(const Network& network, const Network::Place& place,
                        const Compiled* compiled) {
   LayerBytes sum;
-  for (size_t w = 0; w < call.weights.size(); ++w) {
-    if (call.layer->weights()[w].owner) continue;
-    const NetworkWeight& weight = network.weights()[index(call.weights[w])];
+  for (size_t w = 0; w < place.weights.size(); ++w) {
+    if (place.layer->weights()[w].owner) continue;
+    const NetworkWeight& weight = network.weights()[index(place.weights[w])];
     const Meta meta{compiled ? compiled->dtype.variable : Dtype::float32, weight.shape};
     const Bytes grant = align_up(meta.bytes(), CpuBackend::kAlignment);
     sum.count += meta.elements();
@@ -61,13 +61,15 @@ LayerBytes layer_bytes(const Network& network, const Network::Call& call,
   return sum;
 }
 
-// The layer that a path belongs to: a name may have slashes itself ("block_0/ln_1").
-std::string layer_of(const Network& network, const std::string& path) {
-  for (const Network::Call& call : network.calls()) {
-    const std::string& name = call.path;
-    if (path == name || path.starts_with(name + "/")) return name;
-  }
-  return path.substr(0, path.find('/'));
+// The layer that a path belongs to, the innermost: a name may have slashes itself
+// ("block_0/ln_1").
+std::string layer_of(const std::vector<Network::Place>& places, const std::string& path) {
+  std::string best;
+  for (const Network::Place& place : places)
+    if ((path == place.path || path.starts_with(place.path + "/")) &&
+        place.path.size() > best.size())
+      best = place.path;
+  return best.empty() ? path.substr(0, path.find('/')) : best;
 }
 
 std::string totals(const Network& network, const LayerBytes& sum, const Compiled* compiled,
@@ -144,10 +146,11 @@ std::vector<std::pair<std::string, Bytes>> kept_for_backward(const Prepared& pre
 
 std::string summarize(const std::string& name, const Network& network, const Compiled* compiled,
                       const SessionPlan* plan, const PlanReport& report) {
+  const std::vector<Network::Place> places = network.places();
   std::map<std::string, Bytes> kept;
   if (plan)
     for (const auto& [path, bytes] : kept_for_backward(plan->prepared.front()))
-      kept[layer_of(network, path)] += bytes;
+      kept[layer_of(places, path)] += bytes;
   std::vector<std::string> heading{"Layer (type)", "Output Shape", "Param #", "Parameters"};
   const bool policies = network.has_policies();
   if (policies) heading.insert(heading.begin() + 2, "dtype");
@@ -172,14 +175,14 @@ std::string summarize(const std::string& name, const Network& network, const Com
     add(network.input_names()[i] + " (Input)", shape_text(network.input_shapes()[i]),
         i == 0 ? "input" : "", {});
   LayerBytes sum;
-  std::map<const Layer*, bool> seen;
-  for (const Network::Call& call : network.calls()) {
-    if (seen[call.layer.get()]) continue;  // a shared layer is one line
-    seen[call.layer.get()] = true;
-    const LayerBytes layer = layer_bytes(network, call, compiled);
-    const Policy model = compiled ? compiled->dtype : Policy();
-    add(call.path + " (" + call.layer->kind() + ")", shape_text(call.shape), call.path, layer,
-        std::string(name_of(call.layer->dtype.value_or(model))));
+  const Policy model = compiled ? compiled->dtype : Policy();
+  for (const Network::Place& place : places) {
+    // What is made of layers is their lines, and one for what it computes besides.
+    if (place.composite && kept[place.path] == 0) continue;
+    const LayerBytes layer = place.composite ? LayerBytes() : layer_bytes(network, place, compiled);
+    const std::string kind = place.composite ? "ops of call()" : place.layer->kind();
+    add(place.path + " (" + kind + ")", shape_text(place.shape), place.path, layer,
+        std::string(name_of(place.layer->dtype.value_or(model))));
     sum += layer;
   }
   if (compiled && kept["loss"] > 0) {

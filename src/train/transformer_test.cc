@@ -150,7 +150,7 @@ TEST(Transformer, RefusesWhatIsNotTokens) {
   outside.data_as<int32_t>()[3] = -1;
   EXPECT_NE(refusal([&] { model.predict(outside); }).find("tokens from 0 to 11"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { model.fit(y, outside, {.verbose = 0}); }).find("labels from 0 to 11"),
+  EXPECT_NE(refusal([&] { model.fit(y, outside, {.verbose = 0}); }).find("from 0 to 11"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
               model.fit(y, tokens({2}, 1, 12), {.verbose = 0});

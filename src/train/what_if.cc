@@ -1,32 +1,19 @@
 #include "train/what_if.h"
 
 #include <exception>
-#include <set>
 
 #include "base/error.h"
 #include "base/table.h"
-#include "model/layer_context.h"
 
 namespace pl {
 namespace {
 
-// A layer, in a network or in call() of a subclassed model.
-struct Place {
-  std::shared_ptr<Layer> layer;
-  std::string path;
-};
+using Place = Network::Place;
 
+// Layers that are not made of others.
 std::vector<Place> places_of(const Network& network) {
-  std::vector<Place> list;
-  std::set<const Layer*> seen;
-  for (const Network::Call& call : network.calls()) {
-    if (!seen.insert(call.layer.get()).second) continue;
-    const auto* function = dynamic_cast<const FunctionLayer*>(call.layer.get());
-    if (!function) list.push_back({call.layer, call.path});
-    if (!function) continue;
-    for (const auto& member : function->layers())
-      list.push_back({member, call.path + "/" + member->name});
-  }
+  std::vector<Place> list = network.places();
+  std::erase_if(list, [](const Place& place) { return place.composite; });
   return list;
 }
 
@@ -58,8 +45,8 @@ Network built_again(const Network& network) {
 class PutAside {
  public:
   explicit PutAside(const Network& network) : network_(network) {
-    std::set<Layer*> seen;
-    for (const Network::Call& call : network.calls()) put(call.layer, seen);
+    for (const Place& place : network.places())
+      aside_.emplace_back(place.layer, place.layer->exchange_weights({}));
   }
   ~PutAside() {
     for (auto& [layer, weights] : aside_) layer->exchange_weights(std::move(weights));
@@ -69,12 +56,6 @@ class PutAside {
   PutAside& operator=(const PutAside&) = delete;
 
  private:
-  void put(const std::shared_ptr<Layer>& layer, std::set<Layer*>& seen) {
-    if (!seen.insert(layer.get()).second) return;
-    aside_.emplace_back(layer, layer->exchange_weights({}));
-    if (const auto* function = dynamic_cast<const FunctionLayer*>(layer.get()))
-      for (const auto& member : function->layers()) put(member, seen);
-  }
   const Network& network_;
   std::vector<std::pair<std::shared_ptr<Layer>, std::vector<Weight>>> aside_;
 };

@@ -120,7 +120,9 @@ void add_products(std::map<std::string, LayerCase>& cases) {
       {5, 4},
       [](const std::vector<Symbolic>& x) {
         const Symbolic m = Masking(0, "mask")(x[0]);
-        return MultiHeadAttention(2, 3, {.name = "mha"})(std::vector<Symbolic>{m, m});
+        // As in Keras where scores are asked for; without dropout they are not.
+        return MultiHeadAttention(2, 3,
+                                  {.dropout = 0.1, .name = "mha"})(std::vector<Symbolic>{m, m});
       },
       -30);
 }
