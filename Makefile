@@ -2,10 +2,11 @@
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build test demo sanitize tsan check format clean
+.PHONY: help setup build cuda test demo sanitize tsan check format clean
 
 help:
 	@echo "make build     get the dependencies, build build/plimsoll and the rest (the default)"
+	@echo "make cuda      build build-cuda/plimsoll, which also runs on NVIDIA GPUs (needs a CUDA toolkit)"
 	@echo "make test      build, check the sources, run the tests"
 	@echo "make demo      build, run the demo"
 	@echo "make sanitize  build with address and undefined-behaviour checks, run the tests"
@@ -20,6 +21,11 @@ setup:
 build: setup
 	@$(MAKE) -s --no-print-directory build/build.ninja
 	cmake --build build -j $(JOBS)
+
+# A build of its own: it takes some minutes more, and a larger program has a larger bill on the CPU.
+cuda: setup
+	cmake --preset cuda
+	cmake --build build-cuda -j $(JOBS)
 
 test: build
 	scripts/check
@@ -47,7 +53,7 @@ format: setup
 	scripts/format
 
 clean:
-	rm -rf build build-sanitize build-tsan
+	rm -rf build build-cuda build-sanitize build-tsan
 
 # Ninja itself configures again when a CMake file or the list of sources changes, but does not know
 # the presets.

@@ -35,5 +35,6 @@
 #include "data/image/image.h"              // image_dataset_from_directory
 #include "data/pipeline/dataset.h"         // Dataset
 #include "data/pipeline/dataset_source.h"  // source_dataset
-#include "data/pipeline/file_sources.h"    // tfrecord_dataset, csv_dataset, ...
+#include "data/pipeline/file_sources.h"    // tfrecord_dataset, csv_dataset, cifar_dataset, ...
+#include "data/pipeline/text_stages.h"     // byte_tokens, bpe_tokens, pack_sequences
 #include "train/what_if.h"                 // WhatIfReport

@@ -14,6 +14,7 @@
 #include "op/sample.h"
 #include "op/update.h"
 #include "tests/guarded_call.h"
+#include "tests/narrow_sample.h"
 #include "tests/op_answers.h"
 #include "tests/places.h"
 
@@ -183,30 +184,13 @@ void Conformance::check_variant(const char* variant, const Metas& exact_metas,
   check_in_place(call, first);
 }
 
-template <class Narrow>
 NarrowCall narrow_call(const Op& op, const Sample& sample, Dtype dtype) {
   NarrowCall result;
-  Call& call = result.call;
-  call.attrs = sample_attrs(sample, dtype);
-  const Tensors values = sample_inputs(op, sample, Dtype::float32);
-  const RowMask kept = op.wide_operands ? op.wide_operands(sample.attrs, values.size()) : 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    call.in.push_back(values[i]);
-    result.exact.push_back(values[i]);
-    if (values[i].dtype() == Dtype::float32) {
-      const Shape& shape = values[i].shape();
-      const bool rounds = ((kept >> i) & 1) == 0;
-      if (rounds) call.in[i] = Tensor({dtype, shape});
-      result.exact[i] = Tensor({Dtype::float64, shape});
-      for (int64_t k = 0; k < values[i].meta().elements(); ++k) {
-        const Narrow rounded(values[i].data_as<float>()[k]);
-        if (rounds) call.in[i].data_as<Narrow>()[k] = rounded;
-        result.exact[i].data_as<double>()[k] = static_cast<double>(
-            rounds ? static_cast<float>(rounded) : values[i].data_as<float>()[k]);
-      }
-    }
-    call.in_metas.push_back(call.in[i].meta());
-  }
+  NarrowInputs inputs = narrow_inputs(op, sample, dtype);
+  result.call.attrs = sample_attrs(sample, dtype);
+  result.call.in = std::move(inputs.in);
+  result.exact = std::move(inputs.exact);
+  for (const Tensor& tensor : result.call.in) result.call.in_metas.push_back(tensor.meta());
   return result;
 }
 
@@ -215,10 +199,7 @@ bool refuses_narrow(const Op& op) { return !op.next_version.empty() || &op == &k
 
 void Conformance::check_narrow(Dtype dtype) {
   SCOPED_TRACE(pl::name_of(dtype));
-  auto rounded = [&] {
-    return dtype == Dtype::bfloat16 ? narrow_call<Bfloat16>(op(), sample(), dtype)
-                                    : narrow_call<Float16>(op(), sample(), dtype);
-  };
+  auto rounded = [&] { return narrow_call(op(), sample(), dtype); };
   NarrowCall narrow = rounded();
   if (narrow.call.in_metas == sample_metas(sample(), Dtype::float32) &&
       narrow.call.attrs == sample_attrs(sample(), Dtype::float32))
@@ -499,7 +480,7 @@ TEST(Catalogue, GivesTheSameBitsAtAnyThreadCount) {
       call.in = sample_inputs(*op, sample);
       for (const Variant& variant : op->variants) expect_same_bits(*op, call, variant.name);
       if (refuses_narrow(*op)) continue;
-      Call narrow = narrow_call<Bfloat16>(*op, sample, Dtype::bfloat16).call;
+      Call narrow = narrow_call(*op, sample, Dtype::bfloat16).call;
       narrow.out_metas = op->infer(narrow.in_metas, narrow.attrs);
       for (const Variant& variant : op->variants) expect_same_bits(*op, narrow, variant.name);
       expect_same_bits(*op, narrow, "widened");

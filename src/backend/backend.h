@@ -1,14 +1,39 @@
 // What the rest of the engine knows of a device: how many threads work on it, how addresses are
-// aligned, and the two phases of every kernel.
+// aligned, how bytes get there and back, and the two phases of every kernel.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
 #include "tensor/device.h"
 
 namespace pl {
+
+// One reservation of a device's memory, or of host memory that it copies from and to; given back
+// when destroyed.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  char* data() const { return data_; }
+  Bytes bytes() const { return bytes_; }
+
+ protected:
+  DeviceMemory() = default;
+  char* data_ = nullptr;
+  Bytes bytes_ = 0;
+};
+
+// Work that was recorded once and is then launched as a whole.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void launch() = 0;
+};
 
 class Backend {
  public:
@@ -18,6 +43,24 @@ class Backend {
   virtual std::string machine() const { return ""; }  // in words: what decides how fast it is
   virtual bool narrow_simd() const { return false; }  // the library runs without its widest vectors
   Bytes alignment() const { return alignment_; }      // every grant is a multiple of it
+
+  // Whether kernels' memory is the host's. Where it is not, bytes come and go through what follows,
+  // in order with kernels: what a call names must stay until synchronize() returns, and a failure
+  // of earlier work may surface in a later call. Defaults: the host's memory, at once.
+  virtual bool on_host() const { return true; }
+  virtual void copy_in(void* to, const void* from, Bytes bytes);   // from the host
+  virtual void copy_out(void* to, const void* from, Bytes bytes);  // to the host
+  virtual void copy(void* to, const void* from, Bytes bytes);      // within the device
+  virtual void zero(void* at, Bytes bytes);
+  // to[i] = from[i] + add[i]: a few words on the device, such as a loop trip's parameters.
+  virtual void add_words(int64_t* to, const int64_t* from, std::span<const int64_t> add);
+  virtual void synchronize() {}
+  // Zeroed. Throws DoesNotFit when there is not so much.
+  virtual std::unique_ptr<DeviceMemory> reserve(Bytes bytes);
+  virtual std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes);  // host's; copied fast
+  // Runs nothing, but remembers what `work` asked the device to do. Null: the device does not do
+  // such things, and `work` was not called.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
 
  protected:
   Backend(Device device, int threads, Bytes alignment)

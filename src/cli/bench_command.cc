@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/terminal.h"

@@ -82,7 +82,8 @@ void run_calibration(int threads, Bytes room) {
 }  // namespace
 
 CostTable load_costs(const Backend& backend, std::optional<Bytes> budget) {
-  release_code_pages();  // those of the program's start make room
+  if (!backend.on_host()) return machine_costs(backend);  // what steps teach, and nominal rates
+  release_code_pages();                                   // those of the program's start make room
   CostTable table = machine_costs(backend);
   if (table.calibrated() || nominal_costs_wanted() || !writable(cache_folder())) return table;
   const Bytes most =

@@ -28,6 +28,11 @@ Dataset open_dataset(const DataOptions& options) {
   }
   if (source.find(".tfrecord") != std::string::npos) return tfrecord_dataset(list_files(source));
   if (source.ends_with(".txt")) return text_line_dataset(list_files(source));
+  if (source == "synthetic")
+    return synthetic_dataset({.x = {Dtype::uint8, options.input},
+                              .classes = 10,
+                              .samples = 10'000,
+                              .seed = options.seed});
   if (source.ends_with(".npy")) return npy_dataset(source).shuffle({.seed = options.seed});
   return source_dataset(std::move(open_source(source).train)).shuffle({.seed = options.seed});
 }

@@ -95,7 +95,9 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--batch", "samples per step, or `max`: the largest that fits [32]");
   text("--input", "shape of one sample, as HxWxC or T [the model's own]");
   text("--memory", "budget for the whole process: 4GiB, 500MiB, 2GB, bytes, or `max` [none]");
-  text("--device", "cpu [cpu]");
+  text("--device", "cpu, or cuda[:N]: a GPU [cpu]");
+  text("--deterministic",
+       "on or off: off allows a GPU algorithms whose bits differ between runs [on]");
   text("--dtype", "float32, float64, mixed_bfloat16 or mixed_float16 [float32]");
   text("--optimizer", (optimizer_names() + " [adam]").c_str());
   text("--learning-rate", "step size [the optimiser's Keras default]");
@@ -158,6 +160,19 @@ void read_paths(const Texts& texts, RunOptions& run) {
   for (const char* name : {"--run", "--resume"}) run.words.erase(name);
 }
 
+// "cpu", "cuda" or "cuda:1".
+void read_device(const std::string& text, RunOptions& run) {
+  run.device = text;
+  if (text == "cpu") return;
+  if (text.starts_with("null:")) not_built("--device " + text);
+  if (text == "cuda")
+    run.cuda = 0;
+  else if (text.starts_with("cuda:"))
+    run.cuda = static_cast<int>(parse_integer(text.substr(5), "--device cuda:N", 0, 63));
+  else
+    one_of(text, "--device", {"cpu", "cuda", "cuda:N"});
+}
+
 void read_run_options(const Texts& texts, RunOptions& run) {
   auto given = [&](const char* name) -> const std::string* {
     auto at = texts.find(name);
@@ -176,17 +191,19 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--what-if"))
     for (const std::string& change : parse_names(*text, "--what-if"))
       run.what_if.push_back(one_of(change, "--what-if", {"activation", "dtype", "size"}));
-  if (const auto* text = given("--device"); text && *text != "cpu") {
-    if (text->starts_with("cuda") || text->starts_with("null:")) not_built("--device " + *text);
-    one_of(*text, "--device", {"cpu"});
-  }
+  if (const auto* text = given("--device")) read_device(*text, run);
+  if (const auto* text = given("--deterministic"))
+    run.deterministic = one_of(*text, "--deterministic", {"on", "off"}) == "on";
   if (const auto* text = given("--batch")) {
     run.batch_max = *text == "max";
     if (!run.batch_max) run.batch = parse_integer(*text, "--batch", 1, (int64_t{1} << 31) - 1);
   }
   if (const auto* text = given("--input")) run.input = parse_shape(*text);
-  if (const auto* text = given("--memory"))
-    run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
+  if (const auto* text = given("--memory")) {
+    run.memory_max = *text == "max" && run.cuda;
+    if (!run.memory_max)
+      run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
+  }
   if (const auto* text = given("--dtype")) {
     run.dtype = *policy_from_name(
         one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));

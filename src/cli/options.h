@@ -26,6 +26,10 @@ struct RunOptions {
   std::optional<double> learning_rate;
   std::string data = "synthetic";
   int threads = 0;  // 0: all cores
+  std::string device = "cpu";
+  std::optional<int> cuda;  // the GPU's number, where the device is one
+  bool deterministic = true;
+  bool memory_max = false;  // `memory` is what the device can give
   bool json = false;
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;

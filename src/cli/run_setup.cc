@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
 #include "cli/costs.h"
 #include "data/image/image.h"
@@ -94,11 +96,13 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   report.remat = options.remat;
   report.batch = setup.loop.batch;
   report.threads = setup.backend->threads();
+  report.device = options.device;
+  report.deterministic = options.deterministic;
   report.budget = options.memory;
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) report.pipeline += source->resident_bytes();
   std::optional<Bytes> system;
-  if (purpose == Purpose::train) system = system_limit();
+  if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
   if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
   report.with_frontier = options.frontier;
@@ -108,7 +112,8 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
 
 }  // namespace
 
-RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
+RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
+  RunOptions options = given;
   RunSetup setup;
   const BuiltinModel& model = find_builtin(options.model);
   setup.network = model.build(options.input.value_or(model.input), model.classes);
@@ -127,7 +132,12 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                 .seed = options.seed,
                 .accumulate = accumulation_of(setup.compiled)};
   open_data(options, setup);
-  setup.backend = std::make_unique<CpuBackend>(options.threads);
+  if (options.cuda)
+    setup.backend = std::make_unique<CudaBackend>(
+        *options.cuda, CudaOptions{.deterministic = options.deterministic});
+  else
+    setup.backend = std::make_unique<CpuBackend>(options.threads);
+  if (options.memory_max) options.memory = system_limit(setup.backend.get());
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.
   if (setup.backend->narrow_simd()) mallopt(M_MMAP_THRESHOLD, 256 * 1024);
@@ -140,7 +150,7 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
     const VariableLayout layout = layout_variables(
         step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
     planner.source_bytes += checkpoint_bytes(layout.entries.size());
-    snapshot = snapshot_bytes(layout.bytes);
+    if (setup.backend->on_host()) snapshot = snapshot_bytes(layout.bytes);
   }
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
     return planner.plan(batch, other);
@@ -151,7 +161,8 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
                            .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
-    const Bytes budget = options.memory.value_or(host_room().least());
+    const Bytes budget = options.memory.value_or(options.cuda ? system_limit(setup.backend.get())
+                                                              : host_room().least());
     const BatchFit fit = largest_batch(plan_for, plan_options, budget, most);
     setup.loop.batch = std::max<int64_t>(fit.batch, 1);
     setup.report.max_batch = fit.batch;
@@ -159,12 +170,13 @@ RunSetup set_up_run(const RunOptions& options, Purpose purpose) {
   setup.loop.batch = std::min(setup.loop.batch, most);
   setup.plan = planner.plan(setup.loop.batch, plan_options);
   setup.source_bytes = planner.source_bytes + loop_bytes(setup.loop);
-  if (purpose == Purpose::train && !setup.plan.complete && setup.plan.process() > system_limit()) {
+  if (purpose == Purpose::train && !setup.plan.complete &&
+      setup.plan.process() > system_limit(setup.backend.get())) {
     plan_options.all = true;  // the message that follows names the smallest plan
     setup.plan = planner.plan(setup.loop.batch, plan_options);
   }
   std::optional<Bytes> system;
-  if (purpose == Purpose::train) system = system_limit();
+  if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   grant_snapshot(setup.plan, snapshot, options.memory, system);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, plan_options, most, purpose, setup);

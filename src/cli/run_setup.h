@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/backend.h"
 #include "cli/options.h"
 #include "data/source.h"
 #include "execute/cost_table.h"
@@ -14,7 +14,7 @@
 namespace pl {
 
 struct RunSetup {
-  std::unique_ptr<CpuBackend> backend;
+  std::unique_ptr<Backend> backend;
   CostTable costs;  // frozen while it plans
   Network network;
   Compiled compiled;

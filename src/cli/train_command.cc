@@ -21,6 +21,7 @@ namespace pl {
 namespace {
 
 Json end_event(const LoopResult& result, const Session& session) {
+  const Backend& backend = session.plan().memory->book.backend();
   return Json::object()
       .set("event", "end")
       .set("steps", result.steps)
@@ -32,7 +33,7 @@ Json end_event(const LoopResult& result, const Session& session) {
       .set("arena_bytes_planned", session.plan().arena)
       .set("arena_bytes_used", session.used_bytes())
       .set("process_bytes_planned", session.plan().process())
-      .set("process_bytes_peak", process_peak())
+      .set("process_bytes_peak", measured_peak(&backend))
       .set("heap_allocations_per_step", result.heap_allocations_per_step)
       .set("library_allocations_per_step", result.library_allocations_per_step)
       .set("weights_xxh3", hex16(session.variables().hash(true)))
@@ -41,7 +42,8 @@ Json end_event(const LoopResult& result, const Session& session) {
 
 void print_summary(std::FILE* out, const LoopResult& result, const Session& session,
                    const std::string& run) {
-  const Bytes planned = session.plan().process(), peak = process_peak();
+  const Bytes planned = session.plan().process();
+  const Bytes peak = measured_peak(&session.plan().memory->book.backend());
   std::fprintf(out, "\n%lld steps, median %.2f ms, %.0f samples/s\n",
                static_cast<long long>(result.steps), result.step_ms_median, result.samples_per_s);
   if (result.last_epoch && !result.last_epoch->val_metrics.empty())
@@ -122,10 +124,11 @@ int run_train(const RunOptions& options) {
   log.write(plan_event);
   std::FILE* out = human_stream();
   if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
-  require_room(setup.report);
+  require_room(setup.report, 0, setup.backend.get());
   Session session(std::move(setup.plan), setup.network, options.seed);
   if (weights) load_weights(*weights, session.variables());
-  if (const std::string text = check_resident(setup.report); !text.empty()) warn(text);
+  if (const std::string text = check_resident(setup.report, setup.backend.get()); !text.empty())
+    warn(text);
 
   const StopSignals signals;
   ModelInTraining training{.session = session,
@@ -159,7 +162,7 @@ int run_train(const RunOptions& options) {
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
   if (!options.json) print_summary(out, result, session, options.run);
-  if (const Bytes peak = process_peak(); peak > setup.report.process)
+  if (const Bytes peak = measured_peak(setup.backend.get()); peak > setup.report.process)
     warn("[memory] the process held " + format_bytes(peak) + ", more than the planned " +
          format_bytes(setup.report.process) + ", on this system");
   if (!result.finite)

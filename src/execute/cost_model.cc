@@ -90,6 +90,21 @@ Rates nominal_rates(int threads) {
           .narrow = 1.8};
 }
 
+// A large GPU of today: what an H200 reaches in float32 without tensor cores, and `narrow` with
+// them. A call is a launch within a recorded step.
+Rates nominal_rates(const Backend& backend) {
+  if (backend.device().kind != DeviceKind::cuda) return nominal_rates(backend.threads());
+  return {.matmul = {{1e7, 2e12}, {1e9, 25e12}, {1e10, 40e12}},
+          .memory = {{1e5, 0.1e12}, {1e7, 3e12}, {1e9, 3.8e12}},
+          .call_ms = 2e-3,
+          .team_ms = 0,
+          .narrow = 14};
+}
+
+double nominal_ms(const Op& op, const Cost& cost, const Backend& backend) {
+  return roofline_ms(nominal_rates(backend), op, cost);
+}
+
 double roofline_ms(const Rates& rates, const Op& op, const Cost& cost) {
   if (!op.alias.empty()) return 0;
   const Use use = use_of(op);

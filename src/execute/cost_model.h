@@ -26,11 +26,13 @@ struct Rates {
 
 // The same on every machine, so that what is decided with them is too.
 Rates nominal_rates(int threads);
+Rates nominal_rates(const Backend& backend);
 
 double roofline_ms(const Rates& rates, const Op& op, const Cost& cost);
 
 // With nominal rates. The search makes its candidates with this: the pool, and with it the least
 // memory, never change when a cost table learns.
 double nominal_ms(const Op& op, const Cost& cost, int threads);
+double nominal_ms(const Op& op, const Cost& cost, const Backend& backend);
 
 }  // namespace pl

@@ -96,10 +96,11 @@ std::string machine_text(const Backend& backend) {
   return "0.1.0, " + backend.machine() + ", " + std::to_string(backend.threads()) + " threads";
 }
 
-CostTable::CostTable(int threads) : threads_(threads), rates_(nominal_rates(threads)) {}
+CostTable::CostTable(int threads) : nominal_(nominal_rates(threads)), rates_(nominal_) {}
+CostTable::CostTable(const Backend& backend) : nominal_(nominal_rates(backend)), rates_(nominal_) {}
 
 CostTable CostTable::load(const std::string& folder, const Backend& backend) {
-  CostTable table(backend.threads());
+  CostTable table(backend);
   if (folder.empty()) return table;
   table.machine_ = machine_text(backend);
   table.path_ = folder + "/costs-" + hex16(xxh3(table.machine_)) + ".txt";
@@ -110,7 +111,7 @@ CostTable CostTable::load(const std::string& folder, const Backend& backend) {
   } catch (const Error&) {
     // Too large, or no file.
   }
-  CostTable fresh(backend.threads());
+  CostTable fresh(backend);
   fresh.path_ = table.path_;
   fresh.machine_ = table.machine_;
   return fresh;
@@ -130,7 +131,7 @@ bool CostTable::parse(std::string_view text) {
   while (!text.empty())
     if (!parse_line(take_line())) return false;
   calibrated_ = !rates_.matmul.empty() && !rates_.memory.empty();
-  if (!calibrated_) rates_ = nominal_rates(threads_);
+  if (!calibrated_) rates_ = nominal_;
   return true;
 }
 

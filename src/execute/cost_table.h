@@ -30,6 +30,7 @@ std::string machine_text(const Backend& backend);
 class CostTable {
  public:
   explicit CostTable(int threads = 1);  // nominal rates, no times
+  explicit CostTable(const Backend& backend);
 
   // The table of `machine` in `folder`; an empty folder, or no file that can be trusted, gives a
   // nominal one. save() goes back there.
@@ -66,9 +67,8 @@ class CostTable {
   bool parse_line(std::string_view line);
   const Entry* nearest(uint64_t family, const Op& op, const Cost& cost) const;
 
-  int threads_;
   std::string path_, machine_;
-  Rates rates_;
+  Rates nominal_, rates_;
   bool calibrated_ = false;
   std::vector<Entry> entries_;  // oldest first
 };

@@ -37,11 +37,14 @@ std::vector<Track> tracks_of(const Graph& graph, const Loop& loop) {
 
 }  // namespace
 
-Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena)
+Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena,
+                   Backend* device)
     : graph_(graph),
       arena_(std::move(arena)),
       persistent_(plan.persistent),
-      alignment_(plan.alignment) {
+      alignment_(plan.alignment),
+      device_(device && !device->on_host() ? device : nullptr) {
+  if (device_) staging_ = device_->reserve_staging(sizeof(double));
   check(arena_.variables.empty() || arena_.variables.size() == plan.variable_at.size(),
         "a place for every variable");
   for (size_t v = 0; v < arena_.variables.size(); ++v)
@@ -100,7 +103,8 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
   BoundLoop bound{.body = &loop.body,
                   .trips = loop.trips,
                   .samples = loop.samples,
-                  .bands = std::max<int64_t>(1, loop.bands)};
+                  .bands = std::max<int64_t>(1, loop.bands),
+                  .device = device_};
   for (const Step& step : plan.steps) bound.steps.push_back(bind(loop.body, step, kernels));
   for (Track& track : tracks_of(graph_, loop)) {
     bound.tracks.push_back(std::move(track.at));
@@ -157,8 +161,36 @@ size_t Executor::timed_steps() const {
 
 void Executor::step(StepTimes* times) {
   begin_times(times);
-  run(graph_, steps_, times ? times->data() : nullptr);
+  int64_t* each = times ? times->data() : nullptr;
+  run_forward(each);
+  run_rest(each);
   end_times(times);
+}
+
+void Executor::run_forward(int64_t* times) {
+  if (recorded_forward_ && !times)
+    recorded_forward_->launch();
+  else
+    run(graph_, std::span(steps_).first(forward_), times);
+}
+
+void Executor::run_rest(int64_t* times) {
+  if (recorded_rest_ && !times)
+    recorded_rest_->launch();
+  else
+    run(graph_, steps_, times, forward_);
+}
+
+void Executor::warm_up() {
+  waits_ = device_ != nullptr;
+  run(graph_, steps_, nullptr);
+  waits_ = false;
+}
+
+void Executor::record() {
+  if (!device_) return;
+  if (forward_ > 0) recorded_forward_ = device_->record([&] { run_forward(nullptr); });
+  if (forward_ < steps_.size()) recorded_rest_ = device_->record([&] { run_rest(nullptr); });
 }
 
 void Executor::begin_times(StepTimes* times) const {
@@ -191,11 +223,22 @@ bool Executor::step_if_finite(StepTimes* times) {
   }
   begin_times(times);
   int64_t* each = times ? times->data() : nullptr;
-  run(graph_, std::span(steps_).first(forward_), each);
-  if (!finite_scalar(kept_[0], graph_.values[index(graph_.keep[0])].meta.dtype)) return false;
-  run(graph_, steps_, each, forward_);
+  run_forward(each);
+  if (!finite_loss()) return false;
+  run_rest(each);
   end_times(times);
   return true;
+}
+
+bool Executor::finite_loss() {
+  const Meta& meta = graph_.values[index(graph_.keep[0])].meta;
+  const void* loss = kept_[0];
+  if (device_) {
+    device_->copy_out(staging_->data(), loss, meta.bytes());
+    device_->synchronize();
+    loss = staging_->data();
+  }
+  return finite_scalar(loss, meta.dtype);
 }
 
 void Executor::watch_forward(const Watch& watch) {
@@ -211,6 +254,7 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   using Clock = std::chrono::steady_clock;
   const Bound* current = nullptr;
   Clock::time_point before;
+  if (times && device_) device_->synchronize();
   if (times) before = Clock::now();
   try {
     for (size_t s = first; s < steps.size(); ++s) {
@@ -219,6 +263,7 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
         run_loop(loops_[index(current->loop)], times);
       else
         current->kernel->run(current->in.data(), current->out.data(), current->workspace);
+      if (device_ && (waits_ || times || watch_)) device_->synchronize();
       if (watch_ && current->loop < 0 && !(*watch_)(graph, *current)) throw Stop();
       if (!times) continue;
       const Clock::time_point after = Clock::now();
@@ -232,15 +277,32 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   }
 }
 
-void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
-  for (const auto& [from, to] : params) {
-    StepParams step;
-    std::memcpy(&step, from, sizeof step);
-    step.row_offset += trip / bands * samples;
-    step.call_rows = samples;
-    step.band = trip % bands;
-    std::memcpy(to, &step, sizeof step);
+namespace {
+
+// The step's parameters with a trip's rows and band, which are zero in a whole step's.
+void write_trip_params(Backend* device, const void* from, void* to, const StepParams& trip) {
+  if (device) {
+    int64_t add[sizeof(StepParams) / sizeof(int64_t)];
+    std::memcpy(add, &trip, sizeof trip);
+    device->add_words(static_cast<int64_t*>(to), static_cast<const int64_t*>(from), add);
+    return;
   }
+  StepParams step;
+  std::memcpy(&step, from, sizeof step);
+  step.row_offset += trip.row_offset;
+  step.call_rows = trip.call_rows;
+  step.band = trip.band;
+  std::memcpy(to, &step, sizeof step);
+}
+
+}  // namespace
+
+void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
+  StepParams step;
+  step.row_offset = trip / bands * samples;
+  step.call_rows = samples;
+  step.band = trip % bands;
+  for (const auto& [from, to] : params) write_trip_params(device, from, to, step);
   for (const Moving& move : moving)
     (move.out ? bound[move.step].out : bound[move.step].in)[move.operand] =
         move.first + tracks[move.track][static_cast<size_t>(trip)];
@@ -250,7 +312,12 @@ void Executor::run_loop(BoundLoop& loop, int64_t* times) {
   if (times) times += steps_.size();
   for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
     times += before->steps.size();
-  for (const auto& [sum, bytes] : loop.sums) std::memset(sum, 0, static_cast<size_t>(bytes));
+  for (const auto& [sum, bytes] : loop.sums) {
+    if (device_)
+      device_->zero(sum, bytes);
+    else
+      std::memset(sum, 0, static_cast<size_t>(bytes));
+  }
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
     loop.prepare(trip, loop.steps);
     run(*loop.body, loop.steps, times);

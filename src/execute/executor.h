@@ -1,5 +1,6 @@
 // Executor: runs a Plan in its arena. Pointers are worked out once; a step is a plain loop over
-// prepared kernels that allocates nothing.
+// prepared kernels that allocates nothing. On a device that records work the loop runs once more,
+// to be recorded, and a step is a launch or two.
 #pragma once
 
 #include <cstdint>
@@ -52,12 +53,20 @@ class Executor {
     std::vector<std::vector<Bytes>> tracks;     // per trip: bytes from where the first one has it
     std::vector<std::pair<void*, Bytes>> sums;  // zero before the first trip
     std::vector<std::pair<const void*, void*>> params;  // the step's parameters, and the trip's
+    Backend* device = nullptr;                          // whose memory it is; null: the host's
     // Writes the trip's parameters, and its pointers into `bound`, a copy of the steps.
     void prepare(int64_t trip, std::vector<Bound>& bound) const;
   };
 
-  // All arguments must outlive it.
-  Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena);
+  // All arguments must outlive it. `device`: whose memory the arena is; null: the host's.
+  Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena,
+           Backend* device = nullptr);
+
+  // Runs all steps once and waits for each, so that whatever a device loads on first use is loaded,
+  // and what fails is named. What the arena holds then is of no use.
+  void warm_up();
+  // From now on steps are launched as they were recorded here, unless they are timed or watched.
+  void record();
 
   // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op.
   // `times`, timed_steps() entries, receives the nanoseconds of each; null: no clock is read.
@@ -90,6 +99,9 @@ class Executor {
   void begin_times(StepTimes* times) const;
   void end_times(StepTimes* times) const;
   void run_loop(BoundLoop& loop, int64_t* times);
+  void run_forward(int64_t* times);
+  void run_rest(int64_t* times);
+  bool finite_loss();
 
   const Graph& graph_;
   ArenaView arena_;
@@ -99,7 +111,11 @@ class Executor {
   std::vector<Bound> steps_;
   std::vector<BoundLoop> loops_;  // as in the graph
   std::vector<void*> inputs_, kept_;
-  size_t forward_ = 0;  // steps up to the loss; 0: a weight is written before it is known
+  size_t forward_ = 0;         // steps up to the loss; 0: a weight is written before it is known
+  Backend* device_ = nullptr;  // null: the host's memory
+  std::unique_ptr<DeviceMemory> staging_;  // of the loss, where the memory is not the host's
+  std::unique_ptr<Recording> recorded_forward_, recorded_rest_;
+  bool waits_ = false;  // behind each step
   const Watch* watch_ = nullptr;
 };
 

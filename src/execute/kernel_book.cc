@@ -24,13 +24,24 @@ bool runs(const Node& node) { return node.loop < 0 && get_op(node.op).alias.empt
 
 }  // namespace
 
+// Preparing for a device may take a library's search: there a kernel stays for the run.
+std::shared_ptr<Kernel> KernelBook::make(const Op& op, const Metas& in, const Metas& out,
+                                         const Attrs& attrs, const std::string& name) {
+  if (backend_.on_host()) {
+    trim_code_pages(kCodePagesKept);
+    return prepare(op, {backend_, in, out, attrs});
+  }
+  std::shared_ptr<Kernel>& kept = kept_[name];
+  if (!kept) kept = prepare(op, {backend_, in, out, attrs});
+  return kept;
+}
+
 int KernelBook::find(const Graph& graph, const Node& node) {
   std::string name = call_text(graph, node);
   if (auto at = ids_.find(name); at != ids_.end()) return at->second;
   const Op& op = get_op(node.op);
   const CallMetas metas = metas_of(graph, node);
-  trim_code_pages(kCodePagesKept);
-  const auto kernel = prepare(op, {backend_, metas.in, metas.out, node.attrs});
+  const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
   const Cost cost = op.cost(metas.in, metas.out, node.attrs);
   Call call{.op = node.op,
             .library = kernel->library,
@@ -38,7 +49,7 @@ int KernelBook::find(const Graph& graph, const Node& node) {
             .transient = kernel->transient};
   call.facts.workspace = kernel->workspace_bytes;
   call.facts.key = kernel->key;
-  call.facts.nominal_ms = nominal_ms(op, cost, backend_.threads());
+  call.facts.nominal_ms = nominal_ms(op, cost, backend_);
   call.facts.ms = costs_.ms(call_key(graph, node, kernel->key, backend_.threads()), op, cost);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
@@ -74,8 +85,7 @@ KernelSet KernelBook::kernels(const Graph& graph) {
     std::shared_ptr<Kernel> kernel = living.lock();
     if (!kernel) {
       const CallMetas metas = metas_of(graph, node);
-      trim_code_pages(kCodePagesKept);
-      kernel = prepare(get_op(node.op), {backend_, metas.in, metas.out, node.attrs});
+      kernel = make(get_op(node.op), metas.in, metas.out, node.attrs, name);
       living = kernel;
       // The plan was made with what the first one of its kind asked for.
       if (const auto at = ids_.find(name); at != ids_.end()) {

@@ -40,7 +40,7 @@ class KernelBook {
     Bytes footprint = 0, transient = 0;
   };
   // The costs are frozen here: a copy.
-  explicit KernelBook(Backend& backend) : KernelBook(backend, CostTable(backend.threads())) {}
+  explicit KernelBook(Backend& backend) : KernelBook(backend, CostTable(backend)) {}
   KernelBook(Backend& backend, CostTable costs) : backend_(backend), costs_(std::move(costs)) {}
 
   Backend& backend() const { return backend_; }
@@ -51,12 +51,15 @@ class KernelBook {
 
  private:
   int find(const Graph& graph, const Node& node);
+  std::shared_ptr<Kernel> make(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
+                               const std::string& name);
 
   Backend& backend_;
   CostTable costs_;
   std::map<std::string, int> ids_;  // by call_text
   std::vector<Call> calls_;
   std::map<std::string, std::weak_ptr<Kernel>> living_;
+  std::map<std::string, std::shared_ptr<Kernel>> kept_;  // of devices alone
 };
 
 }  // namespace pl

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "op/cuda_catalogue.h"
 #include "op/observer.h"
 #include "op/op.h"
 #include "op/recorder.h"
@@ -111,7 +112,32 @@ const Op& get_op(std::string_view name) {
   return *op;
 }
 
+namespace {
+
+std::string operands_text(const PrepareCall& call) {
+  std::string text;
+  for (const Meta& meta : call.in) text += (text.empty() ? "" : ", ") + meta.text();
+  return (text.empty() ? "no operands" : text) + " " + call.attrs.print();
+}
+
+std::unique_ptr<Kernel> prepare_cuda(const Op& op, const PrepareCall& call, const char* only) {
+  for (const CudaVariant& entry : cuda_variants()) {
+    if (entry.op != &op || (only && std::string_view(only) != entry.variant.name)) continue;
+    if (auto kernel = entry.variant.prepare(call)) {
+      kernel->key = std::string(op.name) + ":" + entry.variant.name +
+                    (kernel->key.empty() ? "" : ":" + kernel->key);
+      return kernel;
+    }
+  }
+  if (only) return nullptr;
+  throw UserError("[prepare] " + std::string(op.name) + ": expected a CUDA kernel for " +
+                  operands_text(call) + ", received none; use --device cpu");
+}
+
+}  // namespace
+
 std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const char* only) {
+  if (call.backend.device().kind == DeviceKind::cuda) return prepare_cuda(op, call, only);
   for (const Variant& variant : op.variants) {
     if (variant.device != call.backend.device().kind) continue;
     if (only && std::string_view(only) != variant.name) continue;
@@ -128,11 +154,9 @@ std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const cha
       return kernel;
     }
   if (only) return nullptr;
-  std::string text;
-  for (const Meta& meta : call.in) text += (text.empty() ? "" : ", ") + meta.text();
   throw UserError("[" + std::string(op.name) +
                   "] expected a call that has a kernel on this device, received " +
-                  (text.empty() ? "no operands" : text) + " " + call.attrs.print());
+                  operands_text(call));
 }
 
 Rows rows_map(const Attrs&, RowMask in) { return in ? Rows::maps : Rows::none; }

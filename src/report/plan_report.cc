@@ -130,6 +130,7 @@ Json to_json(const PlanReport& r) {
       .set("dtype", name_of(r.dtype))
       .set("optimizer", r.optimizer)
       .set("device", r.device)
+      .set("deterministic", r.deterministic)
       .set("threads", r.threads)
       .set("fits", r.fits)
       .set("exact", true)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "train/device_footprint.h"
 
 namespace pl {
 namespace {
@@ -63,7 +64,18 @@ PlanReport describe(const SessionPlan& plan) {
   return report;
 }
 
-Bytes system_limit() { return process_resident() + host_room().least(); }
+namespace {
+bool on_device(const Backend* backend) { return backend && !backend->on_host(); }
+}  // namespace
+
+Bytes system_limit(const Backend* backend) {
+  return on_device(backend) ? device_limit(*backend) : process_resident() + host_room().least();
+}
+
+// A device's memory is all taken before the first step.
+Bytes measured_peak(const Backend* backend) {
+  return on_device(backend) ? device_held(*backend) : process_peak();
+}
 
 namespace {
 
@@ -146,11 +158,19 @@ std::string explain(const PlanReport& r) {
   return out;
 }
 
-void require_room(const PlanReport& report, Bytes held) {
+void require_room(const PlanReport& report, Bytes held, const Backend* backend) {
   if (report.budget && report.process > *report.budget)
     throw DoesNotFit("[plan] expected a plan within " + std::string(report.words.memory) +
                      both(*report.budget) + ", needs " + both(report.process) + "\n" +
                      explain(report));
+  if (on_device(backend)) {
+    const Bytes limit = device_limit(*backend);
+    if (report.process > limit)
+      throw DoesNotFit("[reserve] expected " + format_bytes(report.process) +
+                       " of the device's memory, it has room for " + format_bytes(limit) + "\n" +
+                       explain(report));
+    return;
+  }
   const HostRoom room = host_room();
   const Bytes needed = report.arena + report.snapshot - held;
   if (!report.fits || needed > room.least())
@@ -159,8 +179,8 @@ void require_room(const PlanReport& report, Bytes held) {
                      explain(report));
 }
 
-std::string check_resident(const PlanReport& report) {
-  const Bytes resident = process_resident();
+std::string check_resident(const PlanReport& report, const Backend* backend) {
+  const Bytes resident = on_device(backend) ? device_held(*backend) : process_resident();
   if (resident <= report.process) return "";
   const std::string text = "[reserve] the process holds " + format_bytes(resident) +
                            " after preparation, more than the planned " +

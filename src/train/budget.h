@@ -48,6 +48,7 @@ struct CurvePoint {
 
 struct PlanReport {
   std::string model, optimizer, device = "cpu";
+  bool deterministic = true;
   Policy dtype;
   int64_t batch = 0;
   int threads = 1;
@@ -93,19 +94,22 @@ void judge(PlanReport& report, const PlanFor& plan, const PlanOptions& options, 
 std::vector<CurvePoint> batch_curve(const PlanReport& report, const PlanFor& plan,
                                     const PlanOptions& options, int64_t most_batch);
 
-// What this process may hold in all: what it holds now and what the system can still give.
-Bytes system_limit();
+// What this process may hold in all: what it holds now and what the system can still give; of the
+// backend's memory, where there is one.
+Bytes system_limit(const Backend* backend = nullptr);
+// The most that the process held of the backend's memory so far.
+Bytes measured_peak(const Backend* backend = nullptr);
 
 // The part of a "does not fit" message behind its first line: minimum, bound, culprits, remedies.
 std::string explain(const PlanReport& report);
 
 // Throws DoesNotFit when the budget, or the system, cannot give what the plan needs. Called before
 // reserving. `held`: bytes of the arena that exist already.
-void require_room(const PlanReport& report, Bytes held = 0);
+void require_room(const PlanReport& report, Bytes held = 0, const Backend* backend = nullptr);
 
 // The bound on what is not in the arena was computed; here the system's own figure is held against
 // it, with all memory reserved and no step run. Throws DoesNotFit when the process is above the
 // budget; answers a warning, or "", when it is only above the plan.
-std::string check_resident(const PlanReport& report);
+std::string check_resident(const PlanReport& report, const Backend* backend = nullptr);
 
 }  // namespace pl

@@ -367,7 +367,7 @@ class SwapEMAWeightsCallback : public Callback {
   }
   // Each trainable weight with its average; or only the weight's value to both.
   void exchange(bool copy) {
-    const Variables& variables = model->variables();
+    Variables& variables = model->variables();
     const auto& entries = variables.layout().entries;
     const std::string optimizer = model->compiled.optimizer->name();
     for (size_t w = 0; w < entries.size(); ++w) {
@@ -382,6 +382,7 @@ class SwapEMAWeightsCallback : public Callback {
           std::swap_ranges(weight, weight + entries[w].meta.bytes(), other);
       }
     }
+    variables.written();
   }
 
   bool swap_on_epoch_, swapped_ = false;

@@ -149,6 +149,7 @@ void Checkpoint::load(Variables& variables) const {
   const auto& entries = variables.layout().entries;
   for (size_t i = 0; i < entries.size(); ++i)
     tensors_->read(entries[i].path, variables.at(i), entries[i].meta.bytes());
+  variables.written();
 }
 
 bool has_checkpoint(const std::string& folder) {

@@ -1,6 +1,7 @@
 #include "train/diagnose.h"
 
 #include <cmath>
+#include <vector>
 
 #include "tensor/bfloat16.h"
 
@@ -62,12 +63,24 @@ std::string find_non_finite(Session& session, size_t signature, const StepParams
   }
   if (session.eager()) return "";
   session.write_params(signature, params);
+  session.send_inputs(signature);
+  Backend& backend = session.plan().memory->book.backend();
+  std::vector<char> copy;
+  // Where the host finds an output that was just written.
+  auto host = [&](const void* data, Bytes bytes) -> const void* {
+    if (backend.on_host()) return data;
+    copy.resize(static_cast<size_t>(bytes));
+    backend.copy_out(copy.data(), data, bytes);
+    backend.synchronize();
+    return copy.data();
+  };
   std::string where;
   session.executor(signature).watch_forward([&](const Graph& of, const Executor::Bound& step) {
     const Node& node = of.nodes[index(step.node)];
     for (size_t o = 0; o < node.out.size(); ++o) {
       const Meta& meta = of.values[index(node.out[o])].meta;
-      const Found found = first_bad(step.out[o], meta, node.op == "causal_mask");
+      const Found found =
+          first_bad(host(step.out[o], meta.bytes()), meta, node.op == "causal_mask");
       if (found.element < 0) continue;
       where = (node.path.empty() ? node.op : node.path) + " is the first layer whose output has " +
               (found.what[0] == 'N' ? "a NaN" : "an infinity") + " (" + node.op + ", " +

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
+#include "train/device_link.h"
 #include "train/eager_steps.h"
 
 namespace pl {
@@ -30,11 +31,21 @@ void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget
 }
 
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
-  release_code_pages();
-  variables_ = std::make_shared<Variables>(plan_.layout);
+  Backend& backend = plan_.memory->book.backend();
+  if (backend.on_host()) {
+    release_code_pages();
+    variables_ = std::make_shared<Variables>(plan_.layout);
+  } else {
+    variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend);
+    start();
+    for (auto& executor : executors_) executor->warm_up();
+    for (auto& executor : executors_) executor->record();
+    backend.zero(variables_->data(), plan_.arena);
+  }
   variables_->initialize(network, seed);
   for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
-  start();
+  if (backend.on_host()) start();
+  variables_->stepped();
 }
 
 Session::Session(SessionPlan plan, std::shared_ptr<Variables> variables)
@@ -48,22 +59,52 @@ Session::Session(Session&&) noexcept = default;
 Session::~Session() = default;
 
 void* Session::input(size_t signature, size_t i) {
+  if (link_) return link_->input(signature, i);
   return eager_ ? eager_->input(signature, i) : executors_[signature]->input(i);
 }
 const void* Session::kept(size_t signature, size_t i) const {
+  if (link_) return link_->kept(signature, i);
   return eager_ ? eager_->kept(signature, i) : executors_[signature]->kept(i);
 }
 
-void Session::start() {
-  if (plan_.optimizer && plan_.optimizer->iterations_slot() >= 0) {
-    const Optimizer& optimizer = *plan_.optimizer;
-    const std::string path =
-        std::string(optimizer.name()) + "/" +
-        optimizer.shared_slots(Dtype::float32)[index(optimizer.iterations_slot())].name;
-    for (size_t i = 0; i < plan_.layout.entries.size(); ++i)
-      if (plan_.layout.entries[i].path == path)
-        iterations_ = static_cast<const double*>(variables_->at(i));
+void Session::find_iterations() {
+  if (!plan_.optimizer || plan_.optimizer->iterations_slot() < 0) return;
+  const Optimizer& optimizer = *plan_.optimizer;
+  const std::string path =
+      std::string(optimizer.name()) + "/" +
+      optimizer.shared_slots(Dtype::float32)[index(optimizer.iterations_slot())].name;
+  for (size_t i = 0; i < plan_.layout.entries.size(); ++i) {
+    if (plan_.layout.entries[i].path != path) continue;
+    if (variables_->on_host()) {
+      iterations_ = static_cast<const double*>(variables_->at(i));
+    } else {
+      counted_ = std::make_unique<double>(0);
+      iterations_ = counted_.get();
+      device_iterations_ = variables_->data() + plan_.layout.entries[i].at;
+    }
   }
+}
+
+// The arena's one reservation has the variables and, behind them, room for the steps; variables
+// that came from elsewhere have not.
+void Session::start_device() {
+  Backend& device = plan_.memory->book.backend();
+  ArenaView view{variables_->data(), variables_->data() + plan_.layout.bytes};
+  if (variables_->capacity() < plan_.arena) {
+    device_transient_ = device.reserve(plan_.arena - plan_.layout.bytes);
+    view.transient = device_transient_->data();
+  }
+  std::vector<const Graph*> graphs;
+  for (const Prepared& prepared : plan_.prepared) {
+    graphs.push_back(&prepared.graph);
+    executors_.push_back(
+        std::make_unique<Executor>(prepared.graph, prepared.plan, prepared.kernels, view, &device));
+  }
+  link_ = std::make_unique<DeviceLink>(device, graphs);
+}
+
+void Session::start() {
+  find_iterations();
   if (plan_.eager) {
     release_code_pages();
     eager_ = std::make_unique<EagerSteps>(plan_, variables_);
@@ -72,6 +113,7 @@ void Session::start() {
   for (Prepared& prepared : plan_.prepared)
     if (prepared.kernels.nodes.empty())
       prepared.kernels = plan_.memory->book.kernels(prepared.graph);
+  if (!variables_->on_host()) return start_device();
   release_code_pages();
   transient_ = Reservation(plan_.arena - plan_.layout.bytes);
   transient_.prefault();
@@ -88,17 +130,50 @@ void Session::write_params(size_t signature, const StepParams& params) {
   for (size_t h = 0; h < host.size() && !eager_; ++h) host[h](input(signature, at + 1 + h), params);
 }
 
+void Session::send_inputs(size_t signature) {
+  if (link_) link_->send(signature, *executors_[signature]);
+}
+
+void Session::receive(size_t signature) {
+  if (!link_) return;
+  if (device_iterations_)
+    link_->device().copy_out(counted_.get(), device_iterations_, sizeof(double));
+  link_->receive(signature, *executors_[signature]);
+  variables_->stepped();
+}
+
+// A device's failure may surface long behind the launch that caused it: it gets the step's number.
+template <class Body>
+void Session::named_step(const StepParams& params, const Body& body) {
+  if (!link_) return body();
+  try {
+    body();
+  } catch (const BackendError& error) {
+    throw BackendError("[train] step " + std::to_string(params.step) + ": " + error.what());
+  }
+}
+
 void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
   write_params(signature, params);
-  if (eager_)
-    eager_->run(signature);
-  else
-    executors_[signature]->step(times);
+  named_step(params, [&] {
+    send_inputs(signature);
+    if (eager_)
+      eager_->run(signature);
+    else
+      executors_[signature]->step(times);
+    receive(signature);
+  });
 }
 
 bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
   write_params(signature, params);
-  return eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
+  bool finite = true;
+  named_step(params, [&] {
+    send_inputs(signature);
+    finite = eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
+    receive(signature);
+  });
+  return finite;
 }
 
 Bytes Session::used_bytes() const {
@@ -108,6 +183,7 @@ Bytes Session::used_bytes() const {
 }
 
 SessionPlan Session::take_plan() {
+  link_.reset();
   executors_.clear();
   eager_.reset();
   return std::move(plan_);
@@ -125,7 +201,7 @@ UpdateMoment update_moment(const Session& session, int64_t steps_before) {
 void finalize_variable_values(Session& session) {
   const Optimizer& optimizer = *session.plan().optimizer;
   if (!optimizer.update_options().use_ema) return;
-  const Variables& variables = session.variables();
+  Variables& variables = session.variables();
   const auto& entries = variables.layout().entries;
   for (size_t w = 0; w < entries.size(); ++w) {
     const std::string average =
@@ -134,6 +210,7 @@ void finalize_variable_values(Session& session) {
       if (entries[i].path == average)
         std::memcpy(variables.at(w), variables.at(i), static_cast<size_t>(entries[w].meta.bytes()));
   }
+  variables.written();
 }
 
 double kept_scalar(const Session& session, size_t signature, size_t i) {

@@ -18,13 +18,15 @@ namespace pl {
 // What planning remembers from one question to the next: facts of kernels, results of searches.
 struct PlanMemory {
   // Without costs: nominal ones.
-  explicit PlanMemory(Backend& backend) : PlanMemory(backend, CostTable(backend.threads())) {}
+  explicit PlanMemory(Backend& backend) : PlanMemory(backend, CostTable(backend)) {}
   PlanMemory(Backend& backend, const CostTable& costs) : book(backend, costs) {}
   KernelBook book;
   SearchMemo memo;
+  std::optional<Bytes> device_held;  // before anything was reserved there
 };
 
 struct EagerSetup;
+class DeviceLink;
 class EagerSteps;
 
 struct PlanOptions {
@@ -92,6 +94,8 @@ void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget
 class Session {
  public:
   // Makes the variables, initialised from the seed, and the transient part of the arena.
+  // On a device: one reservation of its memory for both; every step has run once, and is recorded,
+  // before weights are there.
   Session(SessionPlan plan, const Network& network, uint64_t seed);
   // Works on variables that exist: reserves and prefaults the transient part alone, which is given
   // back to the system with the session. The variables have the plan's layout.
@@ -109,6 +113,7 @@ class Session {
   bool run_if_finite(size_t signature, const StepParams& params, StepTimes* times = nullptr);
 
   void write_params(size_t signature, const StepParams& params);
+  void send_inputs(size_t signature);  // to the device; run() does it
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
 
@@ -123,13 +128,22 @@ class Session {
 
  private:
   void start();
+  void find_iterations();
+  void start_device();
+  void receive(size_t signature);
+  template <class Body>
+  void named_step(const StepParams& params, const Body& body);
 
   SessionPlan plan_;
   std::shared_ptr<Variables> variables_;
   Reservation transient_;
   std::vector<std::unique_ptr<Executor>> executors_;
   std::unique_ptr<EagerSteps> eager_;
+  std::unique_ptr<DeviceLink> link_;  // where the arena is a device's
+  std::unique_ptr<DeviceMemory> device_transient_;
+  std::unique_ptr<double> counted_;  // the device's count of iterations
   const double* iterations_ = nullptr;
+  const void* device_iterations_ = nullptr;
 };
 
 // What the next training step is to the optimiser, after so many steps.

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <set>
 
+#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
 #include "plan/split.h"
+#include "train/device_footprint.h"
 #include "train/eager_steps.h"
 #include "train/footprint.h"
 #include "train/session.h"
@@ -67,7 +69,7 @@ class SessionPlanner {
     for (const Pool& pool : pools_) {
       std::optional<Bytes> least;
       for (const PoolSplit& split : pool.splits) {
-        const Bytes bytes = split.floor + fixed(split.bill, split.floor);
+        const Bytes bytes = split.floor + fixed(split.bill, split.floor, 1);
         least = std::min(least.value_or(bytes), bytes);
       }
       most = std::max(most, least.value_or(0));
@@ -127,15 +129,25 @@ class SessionPlanner {
     point.split = first.split;
     point.bands = first.bands;
     point.recomputed = first.recomputed;
-    point.fixed = fixed(bill, point.arena);
+    point.fixed = fixed(bill, point.arena, point.split);
   }
 
-  Bytes fixed(const KernelBill& bill, Bytes arena) const {
+  Bytes device_fixed(const KernelBill& bill, Bytes arena, int64_t trips) const {
+    if (!memory_.device_held) memory_.device_held = device_held(backend_);
+    return device_fixed_bytes({.held = *memory_.device_held,
+                               .kernels = bill.calls.size(),
+                               .launches = bill.nodes * static_cast<size_t>(trips),
+                               .arena = arena});
+  }
+
+  Bytes fixed(const KernelBill& bill, Bytes arena, int64_t trips) const {
+    if (!backend_.on_host()) return device_fixed(bill, arena, trips);
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
                          .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
+                         .cuda_bytes = cuda_host_bytes(),
                          .arena = arena};
     std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
@@ -197,10 +209,16 @@ void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled)
   mark_remat(graph, names);
 }
 
+// On a GPU cuDNN's convolutions gain more than fusing them with what follows does.
+std::set<std::string> passes_off(const Backend& backend) {
+  if (backend.device().kind == DeviceKind::cuda) return {"fuse-conv-pool"};
+  return {};
+}
+
 // Runs all passes; answers how many nodes became part of others.
-size_t run_counted_passes(Graph& graph) {
+size_t run_counted_passes(Graph& graph, const Backend& backend) {
   size_t before = graph.nodes.size(), fused = 0;
-  PassOptions options;
+  PassOptions options{.off = passes_off(backend)};
   options.after = [&](const Pass& pass, const Graph& now, double) {
     if (std::string_view(pass.name) == "fuse-pointwise") fused = before - now.nodes.size();
     before = now.nodes.size();
@@ -244,6 +262,8 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                          Bytes source_bytes, const VariableLayout* layout,
                          const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  if (compiled.run_eagerly && !backend.on_host())
+    throw UserError("[fit] run_eagerly: expected the device cpu, received a GPU");
   SessionPlan result;
   result.signatures = signatures;
   if (std::any_of(signatures.begin(), signatures.end(),
@@ -265,7 +285,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
     if (signature.kind == StepKind::evaluate) result.test = std::move(step);
     if (compiled.run_eagerly) continue;
     if (signature.kind == StepKind::train) mark_scopes(graphs.back(), network, compiled);
-    if (compiled.fuse) fused_nodes += run_counted_passes(graphs.back());
+    if (compiled.fuse) fused_nodes += run_counted_passes(graphs.back(), backend);
   }
   // The signature with the most variables (a training one, if any) fixes the layout for all.
   const auto widest = std::max_element(

@@ -21,7 +21,37 @@ Variables::Variables(VariableLayout layout, Bytes capacity)
   memory_.prefault(layout_.bytes);
 }
 
+Variables::Variables(VariableLayout layout, Bytes arena, Backend& device)
+    : layout_(std::move(layout)),
+      device_(device.on_host() ? nullptr : &device),
+      device_memory_(device.reserve(arena)) {
+  check(device_ != nullptr, "memory of a device");
+}
+
+char* Variables::data() const { return device_ ? device_memory_->data() : memory_.data(); }
+
+void* Variables::at(size_t i) const {
+  if (!device_) return memory_.data() + layout_.entries[i].at;
+  if (!copy_.data() && layout_.bytes > 0) {
+    copy_ = Reservation(layout_.bytes);
+    device_->copy_out(copy_.data(), device_memory_->data(), layout_.bytes);
+    device_->synchronize();
+  }
+  return copy_.data() + layout_.entries[i].at;
+}
+
+void Variables::written() {
+  if (!device_ || !copy_.data()) return;
+  device_->copy_in(device_memory_->data(), copy_.data(), layout_.bytes);
+  device_->synchronize();
+}
+
+void Variables::stepped() {
+  if (device_ && copy_.data()) copy_ = Reservation();
+}
+
 void Variables::initialize(const Network& network, uint64_t seed) {
+  if (device_) copy_ = Reservation(layout_.bytes);  // nothing there is worth copying down
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const auto& entry = layout_.entries[i];
     std::string initializer = "zeros";
@@ -38,21 +68,26 @@ void Variables::initialize(const Network& network, uint64_t seed) {
       pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
     }
   }
+  written();
 }
 
 void Variables::set_slot(const std::string& path, double value) {
+  bool found = false;
   for (size_t i = 0; i < layout_.entries.size(); ++i) {
     const auto& entry = layout_.entries[i];
     if (entry.path != path) continue;
+    found = true;
     const int64_t count = entry.meta.elements();
     if (entry.meta.dtype == Dtype::float64)
       std::fill_n(static_cast<double*>(at(i)), count, value);
     else
       std::fill_n(static_cast<float*>(at(i)), count, static_cast<float>(value));
   }
+  if (found) written();
 }
 
 void Variables::adopt(const VariableLayout& layout) {
+  check(on_host(), "a layout that grows is the host's");
   const Bytes weights = weight_bytes(layout_);
   for (const auto& entry : layout_.entries) {
     if (entry.category != Category::parameters) break;

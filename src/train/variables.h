@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "backend/backend.h"
 #include "backend/cpu/host_memory.h"
 #include "model/network.h"
 #include "plan/plan.h"
@@ -17,6 +19,9 @@ class Variables {
   // Zeroed and resident. `capacity` bytes of address space (no memory) are set aside for a later
   // layout; 0: as many as the layout has.
   explicit Variables(VariableLayout layout, Bytes capacity = 0);
+  // In one reservation of a device's memory, with `arena` bytes in all: what is beyond the layout
+  // is the steps'. The host then sees a copy.
+  Variables(VariableLayout layout, Bytes arena, Backend& device);
   Variables(const Variables&) = delete;
   Variables& operator=(const Variables&) = delete;
 
@@ -31,15 +36,24 @@ class Variables {
   void adopt(const VariableLayout& layout);
 
   const VariableLayout& layout() const { return layout_; }
-  char* data() const { return memory_.data(); }
-  void* at(size_t i) const { return memory_.data() + layout_.entries[i].at; }  // in layout order
+  char* data() const;  // where kernels find them
+  bool on_host() const { return !device_; }
+  Bytes capacity() const { return device_ ? device_memory_->bytes() : memory_.bytes(); }
+  // Where the host finds one, in layout order. On a device the first call copies all of them down;
+  // that copy holds until steps run (`stepped`), and what is written to it counts after `written`.
+  void* at(size_t i) const;
+  void written();
+  void stepped();
 
   uint64_t hash(bool weights_only) const;  // XXH3-64 in creation order
   std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
 
  private:
   VariableLayout layout_;
-  Reservation memory_;
+  Reservation memory_;  // on a device: nothing
+  Backend* device_ = nullptr;
+  std::unique_ptr<DeviceMemory> device_memory_;
+  mutable Reservation copy_;  // of the device's
 };
 
 // Bytes of the weights at the front of a layout, each rounded up to a grant.

@@ -32,6 +32,7 @@ void load_weights(const SafetensorsFile& file, Variables& variables) {
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i].category == Category::parameters)
       file.read(entries[i].path, variables.at(i), entries[i].meta.bytes());
+  variables.written();
 }
 
 void save_weights(const std::string& path, const Variables& variables) {

@@ -37,6 +37,17 @@ TEST(DataCommand, ReadsLines) {
   EXPECT_EQ(parse_json(done.out, "data").at("samples", "data").as_integer("samples"), 6);
 }
 
+TEST(DataCommand, MakesSyntheticSamplesAndReadsArrays) {
+  const Finished made = plimsoll({"data", "synthetic", "--input", "8x8x3", "--json"});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  EXPECT_EQ(parse_json(made.out, "data").at("samples", "data").as_integer("samples"), 10'000);
+  const ::pl::testing::TempFolder folder;
+  write_bytes(folder / "x.npy", ::pl::testing::npy_of("<f4", "(5, 2)", std::string(40, '\0')));
+  const Finished read = plimsoll({"data", folder / "x.npy", "--json"});
+  ASSERT_EQ(read.exit, 0) << read.err;
+  EXPECT_EQ(parse_json(read.out, "data").at("samples", "data").as_integer("samples"), 5);
+}
+
 TEST(DataCommand, SaysWhatIsMissing) {
   const Finished none = plimsoll({"data", "/nowhere/photos"});
   EXPECT_EQ(none.exit, 2);

@@ -1,0 +1,86 @@
+#include <numeric>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "base/error.h"
+#include "op/cuda_catalogue.h"
+#include "op/relu.h"
+#include "tests/cuda/device_test.h"
+
+namespace pl {
+namespace {
+
+using CudaBackendTest = CudaTest;
+
+TEST(CudaBackend, NamesTheMachineWithoutAGpu) {
+  try {
+    CudaBackend backend(1000);
+    FAIL() << "made a backend of a GPU that does not exist";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("--device cpu"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(CudaBackendTest, BytesGoAndComeBack) {
+  std::vector<int> there(1000), back(1000);
+  std::iota(there.begin(), there.end(), 1);
+  const auto bytes = static_cast<Bytes>(there.size() * sizeof(int));
+  const auto a = backend->reserve(bytes), b = backend->reserve(bytes);
+  backend->copy_in(a->data(), there.data(), bytes);
+  backend->copy(b->data(), a->data(), bytes);
+  backend->copy_out(back.data(), b->data(), bytes);
+  backend->synchronize();
+  EXPECT_EQ(there, back);
+}
+
+TEST_F(CudaBackendTest, ReservationsAreZeroAndGoBack) {
+  const Bytes free = backend->free();
+  {
+    const auto memory = backend->reserve(64 * kMiB);
+    EXPECT_LE(backend->free(), free - 64 * kMiB);
+    std::vector<char> bytes(1024, 1);
+    backend->copy_out(bytes.data(), memory->data() + 63 * kMiB, 1024);
+    backend->synchronize();
+    EXPECT_EQ(bytes, std::vector<char>(1024, 0));
+  }
+  EXPECT_EQ(backend->free(), free);
+}
+
+TEST_F(CudaBackendTest, TooMuchDoesNotFit) {
+  EXPECT_THROW(backend->reserve(backend->total() + kMiB), DoesNotFit);
+  backend->reserve(kMiB);  // and nothing is broken
+  backend->synchronize();
+}
+
+TEST_F(CudaBackendTest, RecordedWorkRunsAgain) {
+  const auto memory = backend->reserve(128);
+  auto* words = reinterpret_cast<int64_t*>(memory->data());
+  const int64_t add[] = {1, 10};
+  const auto recording = backend->record([&] { backend->add_words(words, words, add); });
+  for (int i = 0; i < 3; ++i) recording->launch();
+  int64_t back[2] = {};
+  backend->copy_out(back, words, sizeof back);
+  backend->synchronize();
+  EXPECT_EQ(back[0], 3);
+  EXPECT_EQ(back[1], 30);
+}
+
+TEST_F(CudaBackendTest, AKernelRuns) {
+  const std::vector<float> x{-1, 0, 2, std::numeric_limits<float>::quiet_NaN()};
+  std::vector<float> y(4);
+  const Metas metas{{Dtype::float32, Shape{4}}};
+  const auto kernel = prepare(kRelu, {*backend, metas, metas, {}});
+  const auto memory = backend->reserve(512);
+  backend->copy_in(memory->data(), x.data(), 16);
+  void* const in[] = {memory->data()};
+  void* const out[] = {memory->data() + 256};
+  kernel->run(in, out, nullptr);
+  backend->copy_out(y.data(), out[0], 16);
+  backend->synchronize();
+  EXPECT_EQ(y[0], 0);
+  EXPECT_EQ(y[2], 2);
+  EXPECT_TRUE(std::isnan(y[3]));
+}
+
+}  // namespace
+}  // namespace pl

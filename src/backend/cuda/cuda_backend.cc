@@ -1,0 +1,216 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "backend/cuda/add_words.h"
+#include "backend/cuda/cuda_libraries.h"
+#include "backend/cuda/device_memory.h"
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+// A captured stream as an executable graph.
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+    const cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
+    cudaGraphDestroy(graph);
+    cuda_check(status, "cudaGraphInstantiate");
+    // Its memory on the device is taken now, not at the first launch.
+    cuda_check(cudaGraphUpload(graph_, stream), "cudaGraphUpload");
+    cuda_check(cudaStreamSynchronize(stream), "cudaGraphUpload");
+  }
+  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
+  void launch() override { cuda_check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+// cuDNN's functions that a handle needs; the rest is cudnn-frontend's.
+struct DnnHandle {
+  void* handle = nullptr;
+  cudnnStatus_t (*destroy)(cudnnHandle_t) = nullptr;
+};
+
+DnnHandle make_dnn(void* library, cudaStream_t stream) {
+  DnnHandle dnn;
+  auto find = [&](const char* name) {
+    void* function = ::dlsym(library, name);
+    if (!function) throw BackendError("[cudnn] expected " + std::string(name) + ", received none");
+    return function;
+  };
+  auto create = reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t*)>(find("cudnnCreate"));
+  auto set_stream =
+      reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t, cudaStream_t)>(find("cudnnSetStream"));
+  dnn.destroy = reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t)>(find("cudnnDestroy"));
+  cudnnHandle_t handle = nullptr;
+  if (const cudnnStatus_t status = create(&handle); status != CUDNN_STATUS_SUCCESS)
+    throw BackendError("[cudnn] cudnnCreate: status " + std::to_string(status));
+  if (const cudnnStatus_t status = set_stream(handle, stream); status != CUDNN_STATUS_SUCCESS)
+    throw BackendError("[cudnn] cudnnSetStream: status " + std::to_string(status));
+  dnn.handle = handle;
+  return dnn;
+}
+
+Bytes others_hold(int index) {
+  Bytes bytes = 0;
+  for (const DeviceHolder& holder : device_holders(index))
+    if (holder.process != static_cast<unsigned>(::getpid())) bytes += holder.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+struct CudaBackend::State {
+  int index = 0;
+  Bytes others = 0;  // when this backend began
+  cudaDeviceProp properties{};
+  cudaStream_t stream = nullptr;
+  cublasLtHandle_t blas = nullptr;
+  DnnHandle dnn;
+  CudaLibraries libraries;
+
+  ~State() {
+    if (dnn.handle) dnn.destroy(static_cast<cudnnHandle_t>(dnn.handle));
+    if (blas) libraries.blas_lt().destroy(blas);
+    if (stream) cudaStreamDestroy(stream);
+  }
+};
+
+// Its list of kernels, and pages of our own code that lie further apart.
+Bytes cuda_host_bytes() { return 2700 * kKiB; }
+
+int cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+CudaBackend::CudaBackend(int index, CudaOptions options)
+    : Backend({DeviceKind::cuda, index}, 1, kAlignment),
+      options_(options),
+      state_(std::make_unique<State>()) {
+  const int count = cuda_devices();
+  if (index < 0 || index >= count)
+    throw UserError("[backend] --device cuda:" + std::to_string(index) + ": expected a GPU, " +
+                    (count == 0 ? "received a machine without one"
+                                : "received one of " + std::to_string(count)) +
+                    "; use --device cpu");
+  State& s = *state_;
+  s.index = index;
+  s.others = others_hold(index);
+  cuda_check(cudaSetDevice(index), "cudaSetDevice");
+  cuda_check(cudaGetDeviceProperties(&s.properties, index), "cudaGetDeviceProperties");
+  cuda_check(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+
+CudaBackend::~CudaBackend() = default;
+
+std::string CudaBackend::machine() const {
+  return std::string(state_->properties.name) + ", " +
+         std::to_string(state_->properties.multiProcessorCount) + " multiprocessors, sm_" +
+         std::to_string(compute_capability());
+}
+
+void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
+  if (bytes == 0) return;
+  cuda_check(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, state_->stream),
+      "copy to the device");
+}
+
+void CudaBackend::copy_out(void* to, const void* from, Bytes bytes) {
+  if (bytes == 0) return;
+  cuda_check(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, state_->stream),
+      "copy to the host");
+}
+
+void CudaBackend::copy(void* to, const void* from, Bytes bytes) {
+  if (bytes == 0) return;
+  cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                             state_->stream),
+             "copy on the device");
+}
+
+void CudaBackend::zero(void* at, Bytes bytes) {
+  if (bytes == 0) return;
+  cuda_check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), state_->stream), "cudaMemset");
+}
+
+void CudaBackend::add_words(int64_t* to, const int64_t* from, std::span<const int64_t> add) {
+  check(add.size() <= 8, "a few words");
+  cuda::add_words(state_->stream, to, from, add);
+  cuda_check(cudaGetLastError(), "add_words");
+}
+
+void CudaBackend::synchronize() {
+  cuda_check(cudaStreamSynchronize(state_->stream), "synchronize");
+}
+
+std::unique_ptr<DeviceMemory> CudaBackend::reserve(Bytes bytes) {
+  auto memory = std::make_unique<CudaMemory>(state_->index, bytes);
+  zero(memory->data(), bytes);
+  return memory;
+}
+
+std::unique_ptr<DeviceMemory> CudaBackend::reserve_staging(Bytes bytes) {
+  return std::make_unique<PinnedMemory>(bytes);
+}
+
+std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
+  cuda_check(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
+             "cudaStreamBeginCapture");
+  cudaGraph_t graph = nullptr;
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(state_->stream, &graph);
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  cuda_check(cudaStreamEndCapture(state_->stream, &graph), "cudaStreamEndCapture");
+  return std::make_unique<CudaRecording>(graph, state_->stream);
+}
+
+CUstream_st* CudaBackend::stream() const { return state_->stream; }
+int CudaBackend::multiprocessors() const { return state_->properties.multiProcessorCount; }
+int CudaBackend::compute_capability() const {
+  return 10 * state_->properties.major + state_->properties.minor;
+}
+
+void* CudaBackend::blas_lt() const {
+  State& s = *state_;
+  if (!s.blas) cublas_check(s.libraries.blas_lt().create(&s.blas), "cublasLtCreate");
+  return s.blas;
+}
+
+void* CudaBackend::dnn() const {
+  State& s = *state_;
+  if (!s.dnn.handle) s.dnn = make_dnn(s.libraries.dnn(), s.stream);
+  return s.dnn.handle;
+}
+
+CudaLibraries& CudaBackend::libraries() const { return state_->libraries; }
+
+Bytes CudaBackend::total() const {
+  size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<Bytes>(total);
+}
+
+Bytes CudaBackend::free() const {
+  size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<Bytes>(free);
+}
+
+Bytes CudaBackend::held() const { return total() - free() - state_->others; }
+
+}  // namespace pl

@@ -1,0 +1,165 @@
+#include "backend/cuda/cuda_libraries.h"
+
+#include <dlfcn.h>
+
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+// The first that the loader finds, or the one in the toolkit's usual place; null: none.
+void* open_first(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (void* handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
+    const std::string path = std::string("/usr/local/cuda/lib64/") + name;
+    if (void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+  }
+  return nullptr;
+}
+
+void* open_library(std::initializer_list<const char*> names) {
+  if (void* handle = open_first(names)) return handle;
+  const char* why = ::dlerror();
+  throw BackendError("[cuda] " + std::string(*names.begin()) +
+                     ": expected it among the system's libraries, received " +
+                     (why ? why : "none") + "; LD_LIBRARY_PATH takes its folder");
+}
+
+template <class F>
+void find(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(::dlsym(library, name));
+  if (!function)
+    throw BackendError("[cuda] " + std::string(name) +
+                       ": expected this function in the library, received an older one");
+}
+
+}  // namespace
+
+void cuda_check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  throw BackendError("[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
+                     cudaGetErrorString(status));
+}
+
+void cublas_check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw BackendError("[cublas] " + std::string(what) + ": status " + std::to_string(status));
+}
+
+struct CudaLibraries::State {
+  void *blas = nullptr, *rtc = nullptr, *dnn = nullptr;
+  BlasLtApi blas_api{};
+  NvrtcApi rtc_api{};
+};
+
+CudaLibraries::CudaLibraries() : state_(std::make_unique<State>()) {}
+// Libraries stay open: closing those that have a context is asking for trouble at exit.
+CudaLibraries::~CudaLibraries() = default;
+
+const BlasLtApi& CudaLibraries::blas_lt() {
+  State& s = *state_;
+  if (s.blas) return s.blas_api;
+  void* library = open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+  BlasLtApi& api = s.blas_api;
+  find(library, "cublasLtCreate", api.create);
+  find(library, "cublasLtDestroy", api.destroy);
+  find(library, "cublasLtMatmul", api.matmul);
+  find(library, "cublasLtMatmulDescCreate", api.matmul_desc_create);
+  find(library, "cublasLtMatmulDescDestroy", api.matmul_desc_destroy);
+  find(library, "cublasLtMatmulDescSetAttribute", api.matmul_desc_set);
+  find(library, "cublasLtMatrixLayoutCreate", api.layout_create);
+  find(library, "cublasLtMatrixLayoutDestroy", api.layout_destroy);
+  find(library, "cublasLtMatrixLayoutSetAttribute", api.layout_set);
+  find(library, "cublasLtMatmulPreferenceCreate", api.preference_create);
+  find(library, "cublasLtMatmulPreferenceDestroy", api.preference_destroy);
+  find(library, "cublasLtMatmulPreferenceSetAttribute", api.preference_set);
+  find(library, "cublasLtMatmulAlgoGetHeuristic", api.heuristic);
+  find(library, "cublasLtMatmulAlgoConfigGetAttribute", api.algo_get);
+  find(library, "cublasLtGetVersion", api.version);
+  s.blas = library;
+  return api;
+}
+
+const NvrtcApi& CudaLibraries::nvrtc() {
+  State& s = *state_;
+  if (s.rtc) return s.rtc_api;
+  void* library = open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
+  NvrtcApi& api = s.rtc_api;
+  find(library, "nvrtcCreateProgram", api.create_program);
+  find(library, "nvrtcCompileProgram", api.compile_program);
+  find(library, "nvrtcDestroyProgram", api.destroy_program);
+  find(library, "nvrtcGetProgramLogSize", api.log_size);
+  find(library, "nvrtcGetProgramLog", api.log);
+  find(library, "nvrtcGetCUBINSize", api.cubin_size);
+  find(library, "nvrtcGetCUBIN", api.cubin);
+  find(library, "nvrtcVersion", api.version);
+  s.rtc = library;
+  return api;
+}
+
+void* CudaLibraries::dnn() {
+  if (!state_->dnn) state_->dnn = open_library({"libcudnn.so.9", "libcudnn.so"});
+  return state_->dnn;
+}
+
+namespace {
+
+// NVML by hand: its header is not part of every toolkit.
+struct Nvml {
+  struct Process {  // nvmlProcessInfo_t
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+  };
+  struct Memory {  // nvmlMemory_t
+    unsigned long long total, free, used;
+  };
+  int (*init)() = nullptr;
+  int (*device)(const char*, void**) = nullptr;
+  int (*processes)(void*, unsigned*, Process*) = nullptr;
+  int (*memory)(void*, Memory*) = nullptr;
+};
+
+// The NVML device of a CUDA device; null where there is none.
+void* nvml_device(int index, Nvml& nvml) {
+  void* library = open_first({"libnvidia-ml.so.1"});
+  if (!library) return nullptr;
+  auto get = [&](const char* name, auto& to) {
+    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name));
+    return to != nullptr;
+  };
+  char bus[32] = {};
+  void* device = nullptr;
+  const bool found = get("nvmlInit_v2", nvml.init) &&
+                     get("nvmlDeviceGetHandleByPciBusId_v2", nvml.device) &&
+                     get("nvmlDeviceGetComputeRunningProcesses_v3", nvml.processes) &&
+                     get("nvmlDeviceGetMemoryInfo", nvml.memory) && nvml.init() == 0 &&
+                     cudaDeviceGetPCIBusId(bus, sizeof bus, index) == cudaSuccess &&
+                     nvml.device(bus, &device) == 0;
+  return found ? device : nullptr;
+}
+
+}  // namespace
+
+std::vector<DeviceHolder> device_holders(int index) {
+  Nvml nvml;
+  void* device = nvml_device(index, nvml);
+  std::vector<DeviceHolder> holders;
+  if (!device) return holders;
+  Nvml::Process list[64];
+  unsigned count = 64;
+  if (nvml.processes(device, &count, list) != 0) return holders;
+  for (unsigned i = 0; i < count; ++i)
+    if (list[i].bytes != ~0ULL) holders.push_back({list[i].pid, static_cast<Bytes>(list[i].bytes)});
+  return holders;
+}
+
+Bytes device_used(int index) {
+  Nvml nvml;
+  void* device = nvml_device(index, nvml);
+  Nvml::Memory memory{};
+  if (!device || nvml.memory(device, &memory) != 0) return 0;
+  return static_cast<Bytes>(memory.used);
+}
+
+}  // namespace pl

@@ -1,0 +1,72 @@
+// CUDA's libraries, opened when first used: a program that stays on the CPU neither loads nor needs
+// them. Each struct has the functions that we call, with the types of the headers' declarations.
+// For `*_cuda.*` files and this folder alone: it includes CUDA's headers.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <nvrtc.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_check.h"
+#include "base/bytes.h"
+
+namespace pl {
+
+void cublas_check(cublasStatus_t status, const char* what);
+
+struct BlasLtApi {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtDestroy) destroy;
+  decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulDescCreate) matmul_desc_create;
+  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy;
+  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algo_get;
+  decltype(&cublasLtGetVersion) version;
+};
+
+struct NvrtcApi {
+  decltype(&nvrtcCreateProgram) create_program;
+  decltype(&nvrtcCompileProgram) compile_program;
+  decltype(&nvrtcDestroyProgram) destroy_program;
+  decltype(&nvrtcGetProgramLogSize) log_size;
+  decltype(&nvrtcGetProgramLog) log;
+  decltype(&nvrtcGetCUBINSize) cubin_size;
+  decltype(&nvrtcGetCUBIN) cubin;
+  decltype(&nvrtcVersion) version;
+};
+
+class CudaLibraries {
+ public:
+  CudaLibraries();
+  ~CudaLibraries();
+  const BlasLtApi& blas_lt();
+  const NvrtcApi& nvrtc();
+  void* dnn();  // dlopen's handle of cuDNN, for cudnn-frontend's own loader
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// What others hold of a device's memory, by NVML; empty where there is none.
+struct DeviceHolder {
+  unsigned process = 0;
+  Bytes bytes = 0;
+};
+std::vector<DeviceHolder> device_holders(int index);
+Bytes device_used(int index);  // by all processes and the driver; 0 where NVML is missing
+
+}  // namespace pl

@@ -1,0 +1,23 @@
+// Reservations of a GPU's memory and of pinned host memory.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace pl {
+
+// One cudaMalloc, given back when destroyed.
+class CudaMemory final : public DeviceMemory {
+ public:
+  // Throws DoesNotFit, naming who else holds the device's memory.
+  CudaMemory(int device, Bytes bytes);
+  ~CudaMemory() override;
+};
+
+// Pinned: the device copies from and to it without help of the processor.
+class PinnedMemory final : public DeviceMemory {
+ public:
+  explicit PinnedMemory(Bytes bytes);
+  ~PinnedMemory() override;
+};
+
+}  // namespace pl

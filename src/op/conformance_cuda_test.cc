@@ -1,0 +1,356 @@
+// Every op of the catalogue on the device, on each of its samples: against the CPU's float64
+// reference in float32 and in 16-bit floats, in place, with fenced buffers, twice with equal bits.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
+#include "base/error.h"
+#include "op/attention.h"
+#include "op/cuda_catalogue.h"
+#include "op/philox.h"
+#include "op/sample.h"
+#include "op/update.h"
+#include "tests/guarded_call.h"
+#include "tests/narrow_sample.h"
+
+namespace pl::test {
+namespace {
+
+// Relative to the largest element. float32: the sample's own, but no less than what the functions
+// of the device's library are off by. 16-bit floats hold 8 and 11 digits; sums are float32.
+constexpr double kLeastTolerance = 4e-6;
+constexpr double kBfloat16Tolerance = 1e-2, kFloat16Tolerance = 2e-3;
+constexpr unsigned char kNanPoison = 0xFF, kOtherPoison = 0x55, kMark = 0xA7;
+constexpr Bytes kFence = 256;
+
+struct Case {
+  const Op* op;
+  Sample sample;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Op* op : catalogue())
+    for (Sample& sample : op->samples())
+      if (!sample.benchmark) cases.push_back({op, std::move(sample)});
+  return cases;
+}
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  std::string name = std::string(info.param.op->name) + "_" + info.param.sample.name;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << "/" << c.sample.name; }
+
+std::vector<const char*> variants_of(const Op& op) {
+  std::vector<const char*> names;
+  for (const CudaVariant& entry : cuda_variants())
+    if (entry.op == &op) names.push_back(entry.variant.name);
+  return names;
+}
+
+void check(cudaError_t status) {
+  if (status != cudaSuccess) throw BackendError(cudaGetErrorString(status));
+}
+
+// Buffers on the device, one behind the other, with fences right up to their edges.
+class FencedDevice {
+ public:
+  explicit FencedDevice(CudaBackend& backend) : backend_(backend) {}
+
+  char* add(Bytes bytes, const void* from, unsigned char poison) {
+    const Bytes need = end_ + align_up(bytes, kFence) + 2 * kFence;
+    if (need > size_) throw InternalError("[test] the device's buffers are too small");
+    char* data = memory() + end_ + kFence;
+    check(cudaMemset(data - kFence, kMark, static_cast<size_t>(kFence)));
+    check(cudaMemset(data + bytes, kMark, static_cast<size_t>(kFence)));
+    if (bytes > 0 && from)
+      check(cudaMemcpy(data, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
+    if (bytes > 0 && !from) check(cudaMemset(data, poison, static_cast<size_t>(bytes)));
+    end_ = need;
+    return data;
+  }
+  void clear(Bytes wanted) {
+    end_ = 0;
+    if (wanted <= size_) return;
+    memory_.reset();
+    memory_ = backend_.reserve(align_up(wanted, 64 * kMiB));
+    backend_.synchronize();  // zeros are on their way
+    size_ = align_up(wanted, 64 * kMiB);
+  }
+  static std::vector<unsigned char> content(const char* data, Bytes bytes) {
+    std::vector<unsigned char> result(static_cast<size_t>(bytes));
+    if (bytes > 0) check(cudaMemcpy(result.data(), data, result.size(), cudaMemcpyDeviceToHost));
+    return result;
+  }
+  static bool intact(const char* data, Bytes bytes) {
+    for (const char* at : {data - kFence, data + bytes})
+      for (unsigned char byte : content(at, kFence))
+        if (byte != kMark) return false;
+    return true;
+  }
+
+ private:
+  char* memory() const { return memory_->data(); }
+  CudaBackend& backend_;
+  std::unique_ptr<DeviceMemory> memory_;
+  Bytes size_ = 0, end_ = 0;
+};
+
+GuardedResult run_on_device(FencedDevice& buffers, Kernel& kernel, const Tensors& in,
+                            const Metas& out, unsigned char poison,
+                            std::span<const InOut> in_place = {}) {
+  Bytes wanted = kernel.workspace_bytes + 4 * kFence;
+  for (const Tensor& tensor : in) wanted += tensor.meta().bytes() + 4 * kFence;
+  for (const Meta& meta : out) wanted += meta.bytes() + 4 * kFence;
+  buffers.clear(wanted);
+  std::vector<void*> ins, outs;
+  for (const Tensor& tensor : in)
+    ins.push_back(buffers.add(tensor.meta().bytes(), tensor.data(), poison));
+  for (const Meta& meta : out) outs.push_back(buffers.add(meta.bytes(), nullptr, poison));
+  const std::vector<void*> own = outs;
+  std::vector<bool> replaced(in.size());
+  for (const InOut& pair : in_place) {
+    outs[static_cast<size_t>(pair.out)] = ins[static_cast<size_t>(pair.in)];
+    replaced[static_cast<size_t>(pair.in)] = true;
+  }
+  char* workspace = buffers.add(kernel.workspace_bytes, nullptr, poison);
+  check(cudaDeviceSynchronize());
+  kernel.run(ins.data(), outs.data(), workspace);
+  check(cudaDeviceSynchronize());
+
+  GuardedResult result;
+  if (!FencedDevice::intact(workspace, kernel.workspace_bytes))
+    result.fault = "wrote outside its workspace";
+  for (size_t i = 0; i < ins.size(); ++i) {
+    const Bytes bytes = in[i].meta().bytes();
+    const char* data = static_cast<char*>(ins[i]);
+    if (!FencedDevice::intact(data, bytes))
+      result.fault = "wrote around input " + std::to_string(i);
+    if (!replaced[i] && bytes > 0 &&
+        std::memcmp(FencedDevice::content(data, bytes).data(), in[i].data(),
+                    static_cast<size_t>(bytes)) != 0)
+      result.fault = "changed input " + std::to_string(i);
+  }
+  for (size_t o = 0; o < outs.size(); ++o) {
+    if (!FencedDevice::intact(static_cast<char*>(own[o]), out[o].bytes()))
+      result.fault = "wrote outside output " + std::to_string(o);
+    result.out.push_back(FencedDevice::content(static_cast<char*>(outs[o]), out[o].bytes()));
+  }
+  return result;
+}
+
+class CudaConformance : public testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    if (cuda_devices() == 0) return;
+    host_ = std::make_unique<CpuBackend>(2);
+    device_ = std::make_unique<CudaBackend>();
+    buffers_ = std::make_unique<FencedDevice>(*device_);
+  }
+  static void TearDownTestSuite() {
+    buffers_.reset();
+    device_.reset();
+    host_.reset();
+  }
+  void SetUp() override {
+    if (cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+  }
+
+  const Op& op() const { return *GetParam().op; }
+  const Sample& sample() const { return GetParam().sample; }
+
+  GuardedResult run(Kernel& kernel, const Tensors& in, const Metas& out, unsigned char poison,
+                    std::span<const InOut> in_place = {}) {
+    return run_on_device(*buffers_, kernel, in, out, poison, in_place);
+  }
+  void check_all(const Tensors& in, const Attrs& attrs, const Tensors& exact_in,
+                 const Attrs& exact_attrs, double tolerance, bool any_dtype);
+  void check_values(const GuardedResult& got, const Metas& metas, const GuardedResult& exact,
+                    const Metas& exact_metas, double tolerance);
+  void check_in_place(Kernel& kernel, const Tensors& in, const Metas& out,
+                      const GuardedResult& apart);
+  void check_narrow(Dtype dtype, double tolerance);
+
+  static std::unique_ptr<CpuBackend> host_;
+  static std::unique_ptr<CudaBackend> device_;
+  static std::unique_ptr<FencedDevice> buffers_;
+};
+std::unique_ptr<CpuBackend> CudaConformance::host_;
+std::unique_ptr<CudaBackend> CudaConformance::device_;
+std::unique_ptr<FencedDevice> CudaConformance::buffers_;
+
+double largest(const std::vector<unsigned char>& bytes, const Meta& meta) {
+  double result = 0;
+  for (int64_t i = 0; i < meta.elements(); ++i) {
+    const double value = std::fabs(number_at(bytes, meta.dtype, static_cast<size_t>(i)));
+    if (std::isfinite(value)) result = std::max(result, value);
+  }
+  return result;
+}
+bool close(double a, double b, double tolerance) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b || std::fabs(a - b) <= tolerance;
+}
+
+void CudaConformance::check_values(const GuardedResult& got, const Metas& metas,
+                                   const GuardedResult& exact, const Metas& exact_metas,
+                                   double tolerance) {
+  for (size_t o = 0; o < metas.size(); ++o) {
+    const double most =
+        is_floating(metas[o].dtype) ? tolerance * largest(exact.out[o], exact_metas[o]) : 0;
+    for (int64_t i = 0; i < metas[o].elements(); ++i) {
+      const double value = number_at(got.out[o], metas[o].dtype, static_cast<size_t>(i));
+      const double wanted = number_at(exact.out[o], exact_metas[o].dtype, static_cast<size_t>(i));
+      ASSERT_TRUE(close(value, wanted, most))
+          << "output " << o << "[" << i << "]: " << value << ", float64 " << wanted;
+    }
+  }
+}
+
+void CudaConformance::check_in_place(Kernel& kernel, const Tensors& in, const Metas& out,
+                                     const GuardedResult& apart) {
+  std::vector<InOut> pairs(op().in_place.begin(), op().in_place.end());
+  const auto versions = next_versions(op(), out.size());
+  pairs.insert(pairs.end(), versions.begin(), versions.end());
+  std::vector<std::vector<InOut>> trials;
+  for (const InOut& pair : pairs)
+    if (static_cast<size_t>(pair.in) < in.size() &&
+        in[static_cast<size_t>(pair.in)].meta().bytes() ==
+            out[static_cast<size_t>(pair.out)].bytes())
+      trials.push_back({pair});
+  if (versions.size() > 1) trials.emplace_back(versions.begin(), versions.end());
+  for (const auto& trial : trials) {
+    const GuardedResult placed = run(kernel, in, out, kNanPoison, trial);
+    ASSERT_EQ(placed.fault, "");
+    ASSERT_TRUE(placed.out == apart.out)
+        << "output " << trial[0].out << " in place of input " << trial[0].in << " gave other bits";
+  }
+}
+
+// All kernels of the op that take the call. `required`: one must.
+void CudaConformance::check_all(const Tensors& in, const Attrs& attrs, const Tensors& exact_in,
+                                const Attrs& exact_attrs, double tolerance, bool required) {
+  Metas in_metas, exact_metas;
+  for (const Tensor& tensor : in) in_metas.push_back(tensor.meta());
+  for (const Tensor& tensor : exact_in) exact_metas.push_back(tensor.meta());
+  const Metas out = op().infer(in_metas, attrs), exact_out = op().infer(exact_metas, exact_attrs);
+  const char* reference = nullptr;
+  for (const Variant& variant : op().variants)
+    if (variant.device == DeviceKind::cpu) reference = variant.name;
+  auto host = prepare(op(), {*host_, exact_metas, exact_out, exact_attrs}, reference);
+  ASSERT_TRUE(host);
+  const GuardedResult exact = run_guarded(*host, exact_in, exact_out, kNanPoison);
+  bool any = false;
+  for (const char* variant : variants_of(op())) {
+    SCOPED_TRACE(std::string("variant ") + variant);
+    auto kernel = prepare(op(), {*device_, in_metas, out, attrs}, variant);
+    if (!kernel) continue;
+    any = true;
+    const GuardedResult first = run(*kernel, in, out, kNanPoison);
+    const GuardedResult again = run(*kernel, in, out, kOtherPoison);
+    ASSERT_EQ(first.fault, "");
+    ASSERT_EQ(again.fault, "");
+    check_values(first, out, exact, exact_out, tolerance);
+    if (HasFatalFailure()) return;
+    ASSERT_TRUE(first.out == again.out) << "a second run, with other bytes in outputs and "
+                                           "workspace, gave other bits";
+    check_in_place(*kernel, in, out, first);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_TRUE(any || !required) << "no kernel takes it";
+}
+
+// Ops that take no 16-bit floats: what they work on is float32 in every policy.
+bool refuses_narrow(const Op& op) { return !op.next_version.empty() || &op == &kSumSquares; }
+
+void CudaConformance::check_narrow(Dtype dtype, double tolerance) {
+  SCOPED_TRACE(name_of(dtype));
+  const NarrowInputs inputs = narrow_inputs(op(), sample(), dtype);
+  Attrs attrs = sample_attrs(sample(), dtype), exact = sample_attrs(sample(), Dtype::float64);
+  bool differs = !(attrs == sample_attrs(sample(), Dtype::float32));
+  Metas metas;
+  for (size_t i = 0; i < inputs.in.size(); ++i) {
+    metas.push_back(inputs.in[i].meta());
+    differs = differs || metas[i] != sample_metas(sample(), Dtype::float32)[i];
+  }
+  if (!differs || refuses_narrow(op())) return;
+  check_all(inputs.in, attrs, inputs.exact, exact, tolerance, true);
+  // Ops that offer it may give their sums in float32.
+  const Attrs own = attrs;
+  attrs.set("dtype", std::string(name_of(Dtype::float32)));
+  exact.set("dtype", std::string(name_of(Dtype::float64)));
+  try {
+    if (op().infer(metas, attrs) == op().infer(metas, own)) return;
+  } catch (const UserError&) {
+    return;
+  }
+  SCOPED_TRACE("sums in float32");
+  check_all(inputs.in, attrs, inputs.exact, exact, tolerance, true);
+}
+
+TEST_P(CudaConformance, Float32) {
+  const double own = sample().tolerance;
+  check_all(sample_inputs(op(), sample(), Dtype::float32), sample_attrs(sample(), Dtype::float32),
+            sample_inputs(op(), sample(), Dtype::float64), sample_attrs(sample(), Dtype::float64),
+            own > 0 ? std::max(own, kLeastTolerance) : 0, true);
+}
+TEST_P(CudaConformance, Bfloat16) { check_narrow(Dtype::bfloat16, kBfloat16Tolerance); }
+TEST_P(CudaConformance, Float16) { check_narrow(Dtype::float16, kFloat16Tolerance); }
+
+INSTANTIATE_TEST_SUITE_P(Ops, CudaConformance, testing::ValuesIn(all_cases()), name_of_case);
+
+Tensor random_narrow(const Shape& shape, uint64_t seed) {
+  const Tensor tensor({Dtype::bfloat16, shape});
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    const uint32_t word = philox_block(philox_stream(seed, 0), 0, static_cast<uint64_t>(i))[0];
+    tensor.data_as<Bfloat16>()[i] = Bfloat16(static_cast<float>(word) * 0x1p-31f - 1);
+  }
+  return tensor;
+}
+
+// The library says nothing about gradients that lie where q, k and v are: many blocks at once show
+// whether one reads what another has written.
+TEST(CudaAttention, LongGradientInPlace) {
+  if (cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+  CudaBackend backend;
+  FencedDevice buffers(backend);
+  const Attrs attrs{{"heads", int64_t{12}}, {"causal", int64_t{1}}, {"packed", int64_t{1}}};
+  const Tensor qkv = random_narrow({8, 1024, 2304}, 1), dout = random_narrow({8, 1024, 768}, 2);
+  const Metas in{qkv.meta()}, out = kAttention.infer(in, attrs);
+  auto forward = prepare(kAttention, {backend, in, out, attrs});
+  const GuardedResult there = run_on_device(buffers, *forward, {qkv}, out, kNanPoison);
+  Tensors all{qkv};
+  for (size_t o = 0; o < out.size(); ++o) {
+    all.emplace_back(out[o]);
+    std::memcpy(all.back().data(), there.out[o].data(), there.out[o].size());
+  }
+  all.push_back(dout);
+  Metas metas;
+  for (const Tensor& tensor : all) metas.push_back(tensor.meta());
+  const Metas gradients = kAttentionGradient.infer(metas, attrs);
+  auto backward = prepare(kAttentionGradient, {backend, metas, gradients, attrs});
+  const GuardedResult apart = run_on_device(buffers, *backward, all, gradients, kNanPoison);
+  const InOut pair{0, 0};
+  for (int i = 0; i < 3; ++i) {
+    const GuardedResult placed =
+        run_on_device(buffers, *backward, all, gradients, kNanPoison, {&pair, 1});
+    EXPECT_EQ(placed.fault, "");
+    ASSERT_TRUE(placed.out == apart.out) << backward->key;
+  }
+}
+
+TEST(CudaCatalogue, HasAKernelOfEveryOp) {
+  std::set<const Op*> have;
+  for (const CudaVariant& entry : cuda_variants()) have.insert(entry.op);
+  for (const Op* op : catalogue()) EXPECT_TRUE(have.contains(op)) << op->name;
+}
+
+}  // namespace
+}  // namespace pl::test

@@ -1,0 +1,193 @@
+// Sums over the rows of matrices, a number or several for each column: pieces of rows first, then
+// the pieces, both in a fixed order. For bias gradients, statistics of channels and the like.
+#pragma once
+
+#include "op/cuda/device-inl.cuh"
+
+namespace pl::cuda {
+
+// (outer, rows, columns): how the rows are cut. A block has `across` threads of neighbouring
+// columns, kColumnThreads in all.
+inline constexpr int kMaxReduceAxes = 12;
+inline constexpr int kColumnThreads = 256;
+struct ColumnPlan {
+  int64_t outer = 1, rows = 0, columns = 0;
+  int width = 1;  // columns of a thread
+  int across = 32;
+  int64_t blocks = 1, pieces = 1, piece_rows = 1;
+  Bytes bytes(int sums, Bytes size) const { return outer * pieces * sums * columns * size; }
+};
+
+inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int pack,
+                              int processors) {
+  ColumnPlan plan{.outer = outer, .rows = rows, .columns = columns};
+  plan.width = columns % pack == 0 ? pack : 1;
+  const int64_t threads = (columns + plan.width - 1) / plan.width;
+  plan.across = 1;
+  while (plan.across < 32 && plan.across < threads) plan.across *= 2;
+  plan.blocks = (threads + plan.across - 1) / plan.across;
+  const int64_t down = kColumnThreads / plan.across;
+  const int64_t wanted = std::max<int64_t>(1, processors * int64_t{6} / (plan.blocks * outer));
+  const int64_t most = std::max<int64_t>(1, rows / (down * 4));
+  plan.pieces = std::min({wanted, most, int64_t{4096}});
+  plan.piece_rows = (rows + plan.pieces - 1) / plan.pieces;
+  plan.pieces = plan.piece_rows > 0 ? (rows + plan.piece_rows - 1) / plan.piece_rows : 1;
+  if (plan.pieces < 1) plan.pieces = 1;
+  return plan;
+}
+
+template <int N, class T>
+__device__ inline void load_wide(const T* from, Wide<T> (&to)[N]) {
+  if constexpr (N == Pack<T>::kSize) {
+    const Pack<T> pack = load_pack(from);
+#pragma unroll
+    for (int j = 0; j < N; ++j) to[j] = widen(pack.at[j]);
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) to[j] = widen(from[j]);
+  }
+}
+template <int N, class T>
+__device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
+  if constexpr (N == Pack<T>::kSize) {
+    Pack<T> pack;
+#pragma unroll
+    for (int j = 0; j < N; ++j) pack.at[j] = static_cast<T>(from[j]);
+    store_pack(to, pack);
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) to[j] = static_cast<T>(from[j]);
+  }
+}
+
+// Term::Lane<N>: what a thread keeps of its N columns, made of (term, column). lane.add(term, row,
+// column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A.
+template <int K, int N, class A, class Term>
+__global__ void __launch_bounds__(kColumnThreads)
+    column_parts(ColumnPlan plan, Term term, A* parts) {
+  __shared__ A shared[kColumnThreads * N];
+  const int tx = static_cast<int>(threadIdx.x) % plan.across;
+  const int ty = static_cast<int>(threadIdx.x) / plan.across;
+  const int down = kColumnThreads / plan.across;
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * plan.across + tx) * N;
+  const int64_t first = blockIdx.y * plan.piece_rows;
+  const int64_t last = min(plan.rows, first + plan.piece_rows);
+  for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
+    A sums[K][N];
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+      for (int j = 0; j < N; ++j) sums[k][j] = A(0);
+    if (column < plan.columns) {
+      const typename Term::template Lane<N> lane(term, column);
+#pragma unroll 4
+      for (int64_t row = first + ty; row < last; row += down)
+        lane.add(term, outer * plan.rows + row, column, sums);
+    }
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      __syncthreads();
+#pragma unroll
+      for (int j = 0; j < N; ++j) shared[threadIdx.x * N + j] = sums[k][j];
+      __syncthreads();
+      for (int half = down / 2; half > 0; half /= 2) {
+        if (ty < half)
+#pragma unroll
+          for (int j = 0; j < N; ++j)
+            shared[threadIdx.x * N + j] += shared[(threadIdx.x + half * plan.across) * N + j];
+        __syncthreads();
+      }
+      if (ty == 0 && column < plan.columns) {
+        A* to = parts + ((outer * plan.pieces + blockIdx.y) * K + k) * plan.columns + column;
+#pragma unroll
+        for (int j = 0; j < N; ++j) to[j] = shared[tx * N + j];
+      }
+    }
+  }
+}
+
+// end(outer, column, sums): takes the sums of all rows, in float64.
+template <int K, class A, class End>
+__global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* parts, End end) {
+  __shared__ double shared[32][33];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
+    double sums[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      double sum = 0;
+      if (column < plan.columns)
+        for (int64_t p = threadIdx.y; p < plan.pieces; p += 32)
+          sum += static_cast<double>(
+              parts[((outer * plan.pieces + p) * K + k) * plan.columns + column]);
+      __syncthreads();
+      shared[threadIdx.y][threadIdx.x] = sum;
+      __syncthreads();
+      // A warp has a column's 32 parts, and joins them as a tree.
+      const double joined = warp_all(shared[threadIdx.x][threadIdx.y], Plus{});
+      __syncthreads();
+      if (threadIdx.x == 0) shared[0][threadIdx.y] = joined;
+      __syncthreads();
+      sums[k] = shared[0][threadIdx.x];
+    }
+    if (threadIdx.y == 0 && column < plan.columns) end(outer, column, sums);
+  }
+}
+
+// Both kernels; `parts` has plan.bytes(K, sizeof(A)). N: a pack's columns, where plan.width says
+// so.
+template <int K, int N, class A, class Term, class End>
+void sum_columns(const Launch& launch, const ColumnPlan& plan, const Term& term, const End& end,
+                 void* parts) {
+  if (plan.columns == 0 || plan.outer == 0) return;
+  const auto outer = static_cast<unsigned>(std::min<int64_t>(plan.outer, 32768));
+  const dim3 grid(static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.pieces), outer);
+  A* space = static_cast<A*>(parts);
+  if (plan.width == N)
+    column_parts<K, N, A><<<grid, kColumnThreads, 0, launch.stream>>>(plan, term, space);
+  else
+    column_parts<K, 1, A><<<grid, kColumnThreads, 0, launch.stream>>>(plan, term, space);
+  const dim3 ends(static_cast<unsigned>((plan.columns + 31) / 32), 1, outer);
+  column_ends<K, A><<<ends, dim3(32, 32), 0, launch.stream>>>(plan, space, end);
+}
+
+// body(element, index) over a row, 16 bytes at a time where it is aligned; threads step by
+// `threads`.
+template <class T, class F>
+__device__ inline void each_of_row(const T* row, int64_t count, int thread, int threads, F body) {
+  constexpr int kSize = Pack<T>::kSize;
+  int64_t done = 0;
+  if (reinterpret_cast<uintptr_t>(row) % 16 == 0) {
+    const int64_t packs = count / kSize;
+    for (int64_t p = thread; p < packs; p += threads) {
+      const Pack<T> pack = load_pack(row + p * kSize);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) body(widen(pack.at[j]), p * kSize + j);
+    }
+    done = packs * kSize;
+  }
+  for (int64_t i = done + thread; i < count; i += threads) body(widen(row[i]), i);
+}
+
+// The same with results: to[i] = body(from[i], i); `to` may be `from`.
+template <class T, class F>
+__device__ inline void map_row(const T* from, T* to, int64_t count, int thread, int threads,
+                               F body) {
+  constexpr int kSize = Pack<T>::kSize;
+  int64_t done = 0;
+  if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 16 == 0) {
+    const int64_t packs = count / kSize;
+    for (int64_t p = thread; p < packs; p += threads) {
+      Pack<T> pack = load_pack(from + p * kSize);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j)
+        pack.at[j] = static_cast<T>(body(widen(pack.at[j]), p * kSize + j));
+      store_pack(to + p * kSize, pack);
+    }
+    done = packs * kSize;
+  }
+  for (int64_t i = done + thread; i < count; i += threads)
+    to[i] = static_cast<T>(body(widen(from[i]), i));
+}
+
+}  // namespace pl::cuda

@@ -1,0 +1,449 @@
+// CUDA kernels by cuDNN, through cudnn-frontend: convolutions and attention. Plans are chosen by
+// the library's heuristic when a kernel is prepared, deterministic ones unless the backend is not,
+// and the library's own workspace is the kernel's.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <unordered_map>
+
+#include "backend/cuda/cuda_libraries.h"
+#include "op/attention.h"
+#include "op/conv2d.h"
+#include "op/cuda/kernel-inl.h"
+#include "op/cuda/kernels.h"
+#include "op/cuda/product.h"
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;  // what the library's loader reads
+}
+
+namespace pl::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Graph = fe::graph::Graph;
+using TensorOf = std::shared_ptr<fe::graph::Tensor_attributes>;
+using Dims = std::vector<int64_t>;
+
+constexpr int64_t kMostWorkspace = int64_t{1} << 30;
+
+fe::DataType_t type_of(Dtype dtype) {
+  if (dtype == Dtype::bfloat16) return fe::DataType_t::BFLOAT16;
+  return dtype == Dtype::float16 ? fe::DataType_t::HALF : fe::DataType_t::FLOAT;
+}
+
+cudnnHandle_t handle_of(CudaBackend& backend) {
+  auto handle = static_cast<cudnnHandle_t>(backend.dnn());
+  fe::cudnn_dlhandle = backend.libraries().dnn();
+  return handle;
+}
+
+// One operation of the library. Tensors are known by numbers from 1 on.
+class DnnGraph {
+ public:
+  explicit DnnGraph(CudaBackend& backend) : backend_(backend), handle_(handle_of(backend)) {
+    graph_.set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+  Graph& graph() { return graph_; }
+
+  TensorOf input(int64_t id, Dtype dtype, Dims dims, Dims strides) {
+    pointers_[id] = nullptr;
+    return graph_.tensor(fe::graph::Tensor_attributes()
+                             .set_name("t" + std::to_string(id))
+                             .set_uid(id)
+                             .set_dim(std::move(dims))
+                             .set_stride(std::move(strides))
+                             .set_data_type(type_of(dtype)));
+  }
+  void output(const TensorOf& tensor, int64_t id, Dtype dtype, Dims dims, Dims strides) {
+    pointers_[id] = nullptr;
+    tensor->set_output(true)
+        .set_uid(id)
+        .set_dim(std::move(dims))
+        .set_stride(std::move(strides))
+        .set_data_type(type_of(dtype));
+  }
+
+  // False: the library has no plan for it with so much workspace. `exact`: float32 as it is.
+  bool build(bool exact, int64_t most_workspace) {
+    if (graph_.validate().is_bad() || graph_.build_operation_graph(handle_).is_bad() ||
+        graph_.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
+      return false;
+    graph_.deselect_workspace_greater_than(most_workspace);
+    std::vector<fe::NumericalNote_t> notes;
+    if (backend_.deterministic()) notes.push_back(fe::NumericalNote_t::NONDETERMINISTIC);
+    if (exact) {
+      notes.push_back(fe::NumericalNote_t::TENSOR_CORE);
+      notes.push_back(fe::NumericalNote_t::DOWN_CONVERT_INPUTS);
+      notes.push_back(fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION);
+      notes.push_back(fe::NumericalNote_t::FFT);
+      notes.push_back(fe::NumericalNote_t::WINOGRAD_TILE_13x13);
+    }
+    if (!notes.empty()) graph_.deselect_numeric_notes(notes);
+    if (graph_.check_support().is_bad()) return false;
+    if (graph_.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE).is_bad()) return false;
+    int64_t bytes = 0;
+    if (graph_.get_workspace_size(bytes).is_bad()) return false;
+    workspace_ = bytes;
+    return true;
+  }
+
+  Bytes workspace() const { return workspace_; }
+  std::string name() const {
+    std::string text;
+    if (graph_.get_plan_name(text).is_bad()) return "dnn";
+    return text;
+  }
+  void set(int64_t id, const void* pointer) { pointers_[id] = const_cast<void*>(pointer); }
+  void run(void* workspace) {
+    auto status = graph_.execute(handle_, pointers_, workspace);
+    if (status.is_bad()) throw BackendError("[cudnn] " + status.get_message());
+  }
+
+ private:
+  CudaBackend& backend_;
+  cudnnHandle_t handle_;
+  Graph graph_;
+  std::unordered_map<int64_t, void*> pointers_;
+  Bytes workspace_ = 0;
+};
+
+bool is_narrow(Dtype dtype) { return dtype == Dtype::bfloat16 || dtype == Dtype::float16; }
+
+// ---- attention
+
+// Strides of (B, H, T, d) where a position has `stride` elements.
+Dims head_strides(Dim positions, Dim stride, Dim size) {
+  return {positions * stride, size, stride, 1};
+}
+
+enum : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
+
+// The samples may be taken in pieces, one behind the other, for less workspace.
+class AttentionDnn final : public Kernel {
+ public:
+  AttentionDnn(CudaBackend& backend, const AttentionForm& form, Dtype dtype, bool gradient,
+               Dim pieces)
+      : backend_(backend),
+        f_(form),
+        dtype_(dtype),
+        gradient_(gradient),
+        pieces_(pieces),
+        graph_(backend) {
+    f_.batch = form.batch / pieces;
+    footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
+    library = "cudnn";
+  }
+
+  bool prepare(bool deterministic) {
+    const Dims query{f_.batch, f_.heads, f_.queries, f_.size};
+    const Dims keys{f_.batch, f_.heads, f_.keys, f_.size};
+    const Dims q_strides = head_strides(f_.queries, f_.q_stride, f_.size);
+    const Dims kv_strides = head_strides(f_.keys, f_.kv_stride, f_.size);
+    const Dims out_strides = head_strides(f_.queries, f_.heads * f_.size, f_.size);
+    const Dims lse{f_.batch, f_.heads, f_.queries, 1};
+    const Dims lse_strides{f_.heads * f_.queries, f_.queries, 1, 1};
+    const TensorOf q = graph_.input(kQ, dtype_, query, q_strides);
+    const TensorOf k = graph_.input(kK, dtype_, keys, kv_strides);
+    const TensorOf v = graph_.input(kV, dtype_, keys, kv_strides);
+    const auto scale = static_cast<float>(f_.scale);
+    if (!gradient_) {
+      auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
+      options.set_attn_scale(scale).set_causal_mask(f_.causal);
+      auto [out, stats] = graph_.graph().sdpa(q, k, v, options);
+      graph_.output(out, kOut, dtype_, query, out_strides);
+      graph_.output(stats, kLse, Dtype::float32, lse, lse_strides);
+    } else {
+      const TensorOf out = graph_.input(kOut, dtype_, query, out_strides);
+      const TensorOf dout = graph_.input(kDout, dtype_, query, out_strides);
+      const TensorOf stats = graph_.input(kLse, Dtype::float32, lse, lse_strides);
+      auto options = fe::graph::SDPA_backward_attributes().set_name("attention_gradient");
+      options.set_attn_scale(scale).set_causal_mask(f_.causal);
+      options.set_deterministic_algorithm(deterministic);
+      auto [dq, dk, dv] = graph_.graph().sdpa_backward(q, k, v, out, dout, stats, options);
+      graph_.output(dq, kDq, dtype_, query, q_strides);
+      graph_.output(dk, kDk, dtype_, keys, kv_strides);
+      graph_.output(dv, kDv, dtype_, keys, kv_strides);
+    }
+    if (!graph_.build(false, int64_t{1} << 40)) return false;
+    workspace_bytes = graph_.workspace();
+    if (gradient_) {
+      // The library reads q, k and v while it writes: gradients in their place go through here.
+      placed_at_ = align_up(workspace_bytes, CudaBackend::kAlignment);
+      placed_bytes_ = f_.batch * f_.queries * f_.q_stride * size_of(dtype_);
+      workspace_bytes = placed_at_ + placed_bytes_;
+    }
+    key = graph_.name();
+    return true;
+  }
+
+  void run(void* const* in, void* const* out, void* workspace) override {
+    const Dim result = f_.batch * f_.queries * f_.heads * f_.size * size_of(dtype_);
+    const Dim lse = f_.batch * f_.heads * f_.queries * static_cast<Dim>(sizeof(float));
+    const int first = f_.packed ? 1 : 3;
+    for (Dim piece = 0; piece < pieces_; ++piece) {
+      auto set = [&](int64_t id, void* operand, Dim bytes) {
+        graph_.set(id, static_cast<char*>(operand) + piece * bytes);
+      };
+      set_heads(kQ, in, piece);
+      set(kOut, gradient_ ? in[first] : out[0], result);
+      set(kLse, gradient_ ? in[first + 1] : out[1], lse);
+      const bool placed = gradient_ && in[0] == out[0];
+      char* const space = static_cast<char*>(workspace) + placed_at_;
+      if (gradient_) {
+        set(kDout, in[first + 2], result);
+        set_heads(kDq, out, piece);
+        if (placed) set_placed(space);
+      }
+      graph_.run(workspace);
+      if (placed)
+        cuda_check(cudaMemcpyAsync(static_cast<char*>(out[0]) + piece * placed_bytes_, space,
+                                   static_cast<size_t>(placed_bytes_), cudaMemcpyDeviceToDevice,
+                                   backend_.stream()),
+                   "attention gradient");
+    }
+  }
+
+ private:
+  // What lies in the first gradient: dq, or of packed operands all three.
+  void set_placed(char* space) {
+    const Dim width = f_.heads * f_.size * size_of(dtype_);
+    for (int i = 0; i < (f_.packed ? 3 : 1); ++i) graph_.set(kDq + i, space + i * width);
+  }
+  // q, k and v, or their gradients, which may lie in one tensor.
+  void set_heads(int64_t first, void* const* operands, Dim piece) {
+    const Dim size = size_of(dtype_), width = f_.heads * f_.size * size;
+    for (int i = 0; i < 3; ++i) {
+      const Dim row = (i == 0 ? f_.queries * f_.q_stride : f_.keys * f_.kv_stride) * size;
+      char* base = static_cast<char*>(operands[f_.packed ? 0 : i]);
+      graph_.set(first + i, base + piece * f_.batch * row + (f_.packed ? i * width : 0));
+    }
+  }
+
+  CudaBackend& backend_;
+  AttentionForm f_;
+  Dtype dtype_;
+  bool gradient_;
+  Dim pieces_;
+  Bytes placed_at_ = 0, placed_bytes_ = 0;
+  DnnGraph graph_;
+};
+
+// Deterministic gradients take 25 MiB a sample of 12 heads and 1,024 positions.
+constexpr Bytes kMostAttentionWorkspace = 512 * kMiB;
+
+std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient) {
+  const AttentionForm f = attention_form(call.in, call.attrs);
+  const Dtype dtype = call.in[0].dtype;
+  const size_t operands = f.packed ? 1 : 3;
+  if (!is_narrow(dtype) || f.batch * f.heads * f.queries * f.keys == 0 || f.size % 8 != 0 ||
+      f.size > 128 || (gradient && call.in.size() > operands + 3))
+    return nullptr;
+  CudaBackend& backend = backend_of(call);
+  auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, 1);
+  if (!kernel->prepare(backend.deterministic())) return nullptr;
+  if (kernel->workspace_bytes <= kMostAttentionWorkspace) return kernel;
+  Dim pieces = 2;
+  while (pieces < f.batch &&
+         (f.batch % pieces != 0 || kernel->workspace_bytes / pieces > kMostAttentionWorkspace))
+    ++pieces;
+  kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces);
+  return kernel->prepare(backend.deterministic()) ? std::move(kernel) : nullptr;
+}
+
+// ---- convolutions
+
+enum class ConvKind : uint8_t { forward, input_gradient, weight_gradient };
+enum : int64_t { kX = 1, kW, kY };
+
+Dims image_strides(Dim height, Dim width, Dim channels) {
+  return {height * width * channels, 1, width * channels, channels};
+}
+
+// Kernels are (taps, C, O) here and (O, taps, C) there: turned around in workspace.
+class ConvDnn final : public Kernel {
+ public:
+  ConvDnn(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind,
+          const Metas& out)
+      : backend_(backend), f_(form), dtype_(dtype), kind_(kind), graph_(backend) {
+    if (kind == ConvKind::weight_gradient) out_ = out[0].dtype;
+    footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
+    library = "cudnn";
+  }
+
+  bool prepare() {
+    const WindowAxis &h = f_.window.h, &w = f_.window.w;
+    const Dim depth = f_.channels / f_.groups;
+    const Dims x{f_.batch, f_.channels, h.in, w.in}, y{f_.batch, f_.filters, h.out, w.out};
+    const Dims kernel{f_.filters, depth, h.kernel, w.kernel};
+    const Dims x_strides = image_strides(h.in, w.in, f_.channels);
+    const Dims y_strides = image_strides(h.out, w.out, f_.filters);
+    const Dims w_strides = image_strides(h.kernel, w.kernel, depth);
+    auto with = [&](auto options) {
+      return options.set_pre_padding({h.before, w.before})
+          .set_post_padding({h.after, w.after})
+          .set_stride({h.stride, w.stride})
+          .set_dilation({h.dilation, w.dilation});
+    };
+    Graph& graph = graph_.graph();
+    if (kind_ == ConvKind::forward) {
+      const TensorOf image = graph_.input(kX, dtype_, x, x_strides);
+      const TensorOf filter = graph_.input(kW, dtype_, kernel, w_strides);
+      graph_.output(graph.conv_fprop(image, filter, with(fe::graph::Conv_fprop_attributes())), kY,
+                    dtype_, y, y_strides);
+    } else if (kind_ == ConvKind::input_gradient) {
+      const TensorOf dy = graph_.input(kY, dtype_, y, y_strides);
+      const TensorOf filter = graph_.input(kW, dtype_, kernel, w_strides);
+      graph_.output(graph.conv_dgrad(dy, filter, with(fe::graph::Conv_dgrad_attributes())), kX,
+                    dtype_, x, x_strides);
+    } else {
+      const TensorOf dy = graph_.input(kY, dtype_, y, y_strides);
+      const TensorOf image = graph_.input(kX, dtype_, x, x_strides);
+      graph_.output(graph.conv_wgrad(dy, image, with(fe::graph::Conv_wgrad_attributes())), kW,
+                    dtype_, kernel, w_strides);
+    }
+    if (!graph_.build(dtype_ == Dtype::float32, kMostWorkspace)) return false;
+    rows_ = h.kernel * w.kernel * depth;
+    scratch_at_ = align_up(rows_ * f_.filters * size_of(dtype_), CudaBackend::kAlignment);
+    sums_at_ = align_up(scratch_at_ + graph_.workspace(), CudaBackend::kAlignment);
+    workspace_bytes = sums_at_;
+    if (kind_ == ConvKind::weight_gradient && f_.bias)
+      workspace_bytes += bias_gradient_bytes(backend_, dtype_, pixels(), f_.filters);
+    key = graph_.name();
+    return true;
+  }
+
+  void run(void* const* in, void* const* out, void* workspace) override {
+    char* space = static_cast<char*>(workspace);
+    graph_.set(kW, space);
+    if (kind_ == ConvKind::forward) {
+      turn(in[1], space);
+      graph_.set(kX, in[0]);
+      graph_.set(kY, out[0]);
+    } else if (kind_ == ConvKind::input_gradient) {
+      turn(in[0], space);
+      graph_.set(kY, in[1]);
+      graph_.set(kX, out[0]);
+    } else {
+      graph_.set(kX, in[0]);
+      graph_.set(kY, in[1]);
+    }
+    graph_.run(space + scratch_at_);
+    if (kind_ == ConvKind::forward && (f_.bias || f_.relu))
+      launch_bias(backend_, dtype_, out[0], wide(dtype_), f_.bias ? in[2] : nullptr, pixels(),
+                  f_.filters, f_.relu);
+    if (kind_ == ConvKind::weight_gradient) {
+      launch_transpose(backend_, dtype_, space, out_, out[0], f_.filters, rows_);
+      if (f_.bias)
+        launch_bias_gradient(backend_, dtype_, in[1], out[1], pixels(), f_.filters, false,
+                             space + sums_at_);
+    }
+    check_launch(key.c_str());
+  }
+
+ private:
+  Dim pixels() const { return f_.batch * f_.window.h.out * f_.window.w.out; }
+  void turn(const void* w, char* space) {
+    launch_transpose(backend_, dtype_, w, dtype_, space, rows_, f_.filters);
+  }
+
+  CudaBackend& backend_;
+  Conv2dForm f_;
+  Dtype dtype_, out_ = Dtype::float32;
+  ConvKind kind_;
+  DnnGraph graph_;
+  Dim rows_ = 0;
+  Bytes scratch_at_ = 0, sums_at_ = 0;
+};
+
+// A kernel of one tap is a matrix product of pixels.
+class ConvProduct final : public Kernel {
+ public:
+  ConvProduct(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind)
+      : backend_(backend), f_(form), dtype_(dtype), kind_(kind) {
+    footprint = static_cast<Bytes>(sizeof *this);
+    library = "cublasLt";
+  }
+  bool prepare(Dtype out) {
+    ProductForm p{.in = dtype_, .out = out};
+    if (kind_ == ConvKind::forward) {
+      p.m = pixels(), p.n = f_.filters, p.k = f_.channels;
+    } else if (kind_ == ConvKind::input_gradient) {
+      p.m = pixels(), p.n = f_.channels, p.k = f_.filters, p.transpose_b = true;
+    } else {
+      p.m = f_.channels, p.n = f_.filters, p.k = pixels(), p.transpose_a = true;
+    }
+    product_ = Product::prepare(backend_, p);
+    if (!product_) return false;
+    key = product_->key();
+    sums_at_ = align_up(product_->workspace_bytes(), CudaBackend::kAlignment);
+    workspace_bytes = sums_at_;
+    if (kind_ == ConvKind::weight_gradient && f_.bias)
+      workspace_bytes += bias_gradient_bytes(backend_, dtype_, pixels(), f_.filters);
+    return true;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    char* space = static_cast<char*>(workspace);
+    if (kind_ == ConvKind::input_gradient)
+      product_->run(in[1], in[0], out[0], space);
+    else
+      product_->run(in[0], in[1], out[0], space);
+    if (kind_ == ConvKind::forward && (f_.bias || f_.relu))
+      launch_bias(backend_, dtype_, out[0], wide(dtype_), f_.bias ? in[2] : nullptr, pixels(),
+                  f_.filters, f_.relu);
+    if (kind_ == ConvKind::weight_gradient && f_.bias)
+      launch_bias_gradient(backend_, dtype_, in[1], out[1], pixels(), f_.filters, false,
+                           space + sums_at_);
+  }
+
+ private:
+  Dim pixels() const { return f_.batch * f_.window.h.out * f_.window.w.out; }
+  CudaBackend& backend_;
+  Conv2dForm f_;
+  Dtype dtype_;
+  ConvKind kind_;
+  std::unique_ptr<Product> product_;
+  Bytes sums_at_ = 0;
+};
+
+bool is_plain(const WindowAxis& a) {
+  return a.kernel == 1 && a.stride == 1 && a.before == 0 && a.after == 0;
+}
+
+std::unique_ptr<Kernel> conv_kernel(const PrepareCall& call, const Conv2dForm& f, ConvKind kind) {
+  const Dtype dtype = call.in[0].dtype;
+  if (dtype == Dtype::float64 || f.batch == 0 || call.out[0].elements() == 0) return nullptr;
+  CudaBackend& backend = backend_of(call);
+  if (f.groups == 1 && is_plain(f.window.h) && is_plain(f.window.w)) {
+    auto kernel = std::make_unique<ConvProduct>(backend, f, dtype, kind);
+    if (kernel->prepare(call.out[0].dtype)) return kernel;
+  }
+  // Gradients of kernels too in what the images are: the library's fast plans give nothing wider.
+  auto kernel = std::make_unique<ConvDnn>(backend, f, dtype, kind, call.out);
+  if (kernel->prepare()) return kernel;
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> attention_dnn(const PrepareCall& call) {
+  return attention_kernel(call, false);
+}
+std::unique_ptr<Kernel> attention_gradient_dnn(const PrepareCall& call) {
+  return attention_kernel(call, true);
+}
+std::unique_ptr<Kernel> conv2d_dnn(const PrepareCall& call) {
+  return conv_kernel(call, conv2d_form(call.in, call.attrs), ConvKind::forward);
+}
+std::unique_ptr<Kernel> conv2d_input_gradient_dnn(const PrepareCall& call) {
+  return conv_kernel(call, conv2d_input_gradient_form(call.in, call.attrs),
+                     ConvKind::input_gradient);
+}
+std::unique_ptr<Kernel> conv2d_weight_gradient_dnn(const PrepareCall& call) {
+  return conv_kernel(call, conv2d_weight_gradient_form(call.in, call.attrs),
+                     ConvKind::weight_gradient);
+}
+
+}  // namespace pl::cuda

@@ -1,0 +1,321 @@
+// CUDA kernels of the pools and of resize and upsample: a thread for each result, channels side by
+// side; gradients look up what reached them, so that sums have one order.
+#include "op/avg_pool.h"
+#include "op/cuda/columns-inl.cuh"
+#include "op/cuda/kernels.h"
+#include "op/max_pool.h"
+
+namespace pl::cuda {
+namespace {
+
+// Where element i of images (B, H, W, C) lies.
+struct Place {
+  int64_t b, h, w, c;
+};
+__device__ inline Place place_of(int64_t i, int64_t height, int64_t width, int64_t channels) {
+  Place p;
+  if (i <= 0xffffffff) {  // 32-bit divisions are several times faster
+    auto rest = static_cast<uint32_t>(i);
+    const auto c = static_cast<uint32_t>(channels), w = static_cast<uint32_t>(width);
+    const auto h = static_cast<uint32_t>(height);
+    p.c = rest % c;
+    rest /= c;
+    p.w = rest % w;
+    rest /= w;
+    p.h = rest % h;
+    p.b = rest / h;
+    return p;
+  }
+  p.c = i % channels;
+  i /= channels;
+  p.w = i % width;
+  i /= width;
+  p.h = i % height;
+  p.b = i / height;
+  return p;
+}
+
+template <int N>
+struct alignas(N) Positions {
+  uint8_t at[N];
+};
+
+// N: channels of a thread.
+template <int N, class T>
+__global__ void max_pool_elements(PoolForm f, const T* x, T* y, uint8_t* index, int64_t total) {
+  const WindowAxis h = f.window.h, w = f.window.w;
+  for (int64_t i = thread_index(); i < total / N; i += thread_count()) {
+    const Place at = place_of(i, h.out, w.out, f.channels / N);
+    const int top = static_cast<int>(at.h * h.stride - h.before);
+    const int left = static_cast<int>(at.w * w.stride - w.before);
+    const int rows = static_cast<int>(min(h.kernel, h.in - top));
+    const int columns = static_cast<int>(min(w.kernel, w.in - left));
+    bool found = false;
+    Wide<T> best[N] = {};
+    Positions<N> where = {};
+    for (int kh = max(0, -top); kh < rows; ++kh)
+      for (int kw = max(0, -left); kw < columns; ++kw) {
+        Wide<T> v[N];
+        load_wide<N>(x + ((at.b * h.in + top + kh) * w.in + left + kw) * f.channels + at.c * N, v);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          if (!found || v[j] > best[j] || v[j] != v[j]) {
+            best[j] = v[j];
+            where.at[j] = static_cast<uint8_t>(kh * static_cast<int>(w.kernel) + kw);
+          }
+        found = true;
+      }
+    store_narrow<N>(y + i * N, best);
+    *reinterpret_cast<Positions<N>*>(index + i * N) = where;
+  }
+}
+
+// Windows [first, last) along an axis that hold input position i.
+__device__ inline void windows_above(const WindowAxis& a, int64_t i, int64_t* first,
+                                     int64_t* last) {
+  const int64_t past = i + a.before - a.kernel;  // the last start that does not reach i
+  *first = past < 0 ? 0 : past / a.stride + 1;
+  *last = min(a.out, (i + a.before) / a.stride + 1);
+}
+
+template <int N, class T>
+__global__ void max_pool_gradient_elements(PoolForm f, const uint8_t* index, const T* dy, T* dx,
+                                           int64_t total) {
+  const WindowAxis h = f.window.h, w = f.window.w;
+  for (int64_t i = thread_index(); i < total / N; i += thread_count()) {
+    const Place at = place_of(i, h.in, w.in, f.channels / N);
+    int64_t top, bottom, left, right;
+    windows_above(h, at.h, &top, &bottom);
+    windows_above(w, at.w, &left, &right);
+    Wide<T> sum[N] = {};
+    for (int64_t oh = top; oh < bottom; ++oh)
+      for (int64_t ow = left; ow < right; ++ow) {
+        const int64_t from = ((at.b * h.out + oh) * w.out + ow) * f.channels + at.c * N;
+        const int64_t kh = at.h + h.before - oh * h.stride, kw = at.w + w.before - ow * w.stride;
+        const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
+        Wide<T> v[N];
+        load_wide<N>(dy + from, v);
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+          if (where.at[j] == kh * w.kernel + kw) sum[j] += v[j];
+      }
+    store_narrow<N>(dx + i * N, sum);
+  }
+}
+
+__device__ inline int64_t inside_count(const WindowAxis& a, int64_t o) {
+  const int64_t start = o * a.stride - a.before;
+  return min(a.in, start + a.kernel) - max(int64_t{0}, start);
+}
+
+template <class T>
+__global__ void avg_pool_elements(PoolForm f, const T* x, T* y, int64_t total) {
+  const WindowAxis h = f.window.h, w = f.window.w;
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    const Place at = place_of(i, h.out, w.out, f.channels);
+    const int64_t top = at.h * h.stride - h.before, left = at.w * w.stride - w.before;
+    Wide<T> sum = 0;
+    for (int64_t ih = max(int64_t{0}, top); ih < min(h.in, top + h.kernel); ++ih)
+      for (int64_t iw = max(int64_t{0}, left); iw < min(w.in, left + w.kernel); ++iw)
+        sum += widen(x[((at.b * h.in + ih) * w.in + iw) * f.channels + at.c]);
+    y[i] = static_cast<T>(
+        sum * (Wide<T>(1) / static_cast<Wide<T>>(inside_count(h, at.h) * inside_count(w, at.w))));
+  }
+}
+template <class T>
+__global__ void avg_pool_gradient_elements(PoolForm f, const T* dy, T* dx, int64_t total) {
+  const WindowAxis h = f.window.h, w = f.window.w;
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    const Place at = place_of(i, h.in, w.in, f.channels);
+    int64_t top, bottom, left, right;
+    windows_above(h, at.h, &top, &bottom);
+    windows_above(w, at.w, &left, &right);
+    Wide<T> sum = 0;
+    for (int64_t oh = top; oh < bottom; ++oh)
+      for (int64_t ow = left; ow < right; ++ow)
+        sum += widen(dy[((at.b * h.out + oh) * w.out + ow) * f.channels + at.c]) *
+               (Wide<T>(1) / static_cast<Wide<T>>(inside_count(h, oh) * inside_count(w, ow)));
+    dx[i] = static_cast<T>(sum);
+  }
+}
+
+template <class Go>
+std::unique_ptr<Kernel> pool_kernel(const PrepareCall& call, Dtype dtype, Go go) {
+  const int64_t total = call.out[0].elements();
+  return dispatch_real(dtype, [&]<class T>() {
+    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+      if (total > 0)
+        go.template operator()<T>(launch.blocks(total, 256), launch.stream, in, out, total);
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> max_pool(const PrepareCall& call) {
+  const PoolForm f = max_pool_form(call.in, call.attrs);
+  return pool_kernel(call, call.in[0].dtype,
+                     [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
+                                  void* const* out, int64_t total) {
+                       constexpr int kSize = Pack<T>::kSize;
+                       auto* kernel = f.channels % kSize == 0 ? max_pool_elements<kSize, T>
+                                                              : max_pool_elements<1, T>;
+                       kernel<<<blocks, 256, 0, stream>>>(f, input<T>(in, 0), output<T>(out, 0),
+                                                          output<uint8_t>(out, 1), total);
+                     });
+}
+std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
+  const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
+  return pool_kernel(call, call.in[1].dtype,
+                     [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
+                                  void* const* out, int64_t total) {
+                       constexpr int kSize = Pack<T>::kSize;
+                       auto* kernel = f.channels % kSize == 0 ? max_pool_gradient_elements<kSize, T>
+                                                              : max_pool_gradient_elements<1, T>;
+                       kernel<<<blocks, 256, 0, stream>>>(f, input<uint8_t>(in, 0), input<T>(in, 1),
+                                                          output<T>(out, 0), total);
+                     });
+}
+std::unique_ptr<Kernel> avg_pool(const PrepareCall& call) {
+  const PoolForm f = avg_pool_form(call.in, call.attrs);
+  return pool_kernel(call, call.in[0].dtype,
+                     [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
+                                  void* const* out, int64_t total) {
+                       avg_pool_elements<T><<<blocks, 256, 0, stream>>>(f, input<T>(in, 0),
+                                                                        output<T>(out, 0), total);
+                     });
+}
+std::unique_ptr<Kernel> avg_pool_gradient(const PrepareCall& call) {
+  const PoolForm f = avg_pool_gradient_form(call.in, call.attrs);
+  return pool_kernel(call, call.in[0].dtype,
+                     [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
+                                  void* const* out, int64_t total) {
+                       avg_pool_gradient_elements<T><<<blocks, 256, 0, stream>>>(
+                           f, input<T>(in, 0), output<T>(out, 0), total);
+                     });
+}
+
+namespace {
+
+struct ResizeForm {
+  int64_t batch, height, width, channels;  // of the images that are resized
+  int64_t tall, wide;                      // of those made of them
+  bool bilinear;
+};
+template <class W>
+struct Around {
+  int64_t first, second;
+  W share;
+};
+// As cpu's: (o + 1/2) * from / to - 1/2 in old pixels.
+template <class W>
+__device__ Around<W> around(int64_t o, int64_t from, int64_t to, bool bilinear) {
+  if (!bilinear) {
+    const int64_t at = (2 * o + 1) * from / (2 * to);
+    return {at, at, W(0)};
+  }
+  const int64_t scaled = (2 * o + 1) * from - to + 2 * to;
+  const int64_t first = scaled / (2 * to) - 1;
+  const W share = static_cast<W>(scaled % (2 * to)) / static_cast<W>(2 * to);
+  auto clamp = [&](int64_t i) { return min(max(i, int64_t{0}), from - 1); };
+  return {clamp(first), clamp(first + 1), share};
+}
+
+template <class T>
+__global__ void resize_elements(ResizeForm f, const T* x, T* y, int64_t total) {
+  using W = Wide<T>;
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    const Place at = place_of(i, f.tall, f.wide, f.channels);
+    const auto rows = around<W>(at.h, f.height, f.tall, f.bilinear);
+    const auto cols = around<W>(at.w, f.width, f.wide, f.bilinear);
+    auto value = [&](int64_t r, int64_t c) {
+      return x[((at.b * f.height + r) * f.width + c) * f.channels + at.c];
+    };
+    if (!f.bilinear) {
+      y[i] = value(rows.first, cols.first);
+      continue;
+    }
+    W sum = 0;
+    auto take = [&](int64_t r, int64_t c, W share) {
+      if (share != W(0)) sum += widen(value(r, c)) * share;
+    };
+    take(rows.first, cols.first, (1 - rows.share) * (1 - cols.share));
+    take(rows.first, cols.second, (1 - rows.share) * cols.share);
+    take(rows.second, cols.first, rows.share * (1 - cols.share));
+    take(rows.second, cols.second, rows.share * cols.share);
+    y[i] = static_cast<T>(sum);
+  }
+}
+
+// New positions that may be made of old position i, along an axis: [first, last).
+__device__ inline void made_of(int64_t i, int64_t from, int64_t to, int64_t* first, int64_t* last) {
+  // (o + 1/2) * from / to is within one and a half of i + 1/2; the ends reach further.
+  *first = i == 0 ? 0 : max(int64_t{0}, (2 * i - 2) * to / (2 * from) - 1);
+  *last = i == from - 1 ? to : min(to, (2 * i + 4) * to / (2 * from) + 2);
+}
+
+template <class T>
+__global__ void resize_gradient_elements(ResizeForm f, const T* dy, T* dx, int64_t total) {
+  using W = Wide<T>;
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    const Place at = place_of(i, f.height, f.width, f.channels);
+    int64_t top, bottom, left, right;
+    made_of(at.h, f.height, f.tall, &top, &bottom);
+    made_of(at.w, f.width, f.wide, &left, &right);
+    W sum = 0;
+    for (int64_t oh = top; oh < bottom; ++oh) {
+      const auto rows = around<W>(oh, f.height, f.tall, f.bilinear);
+      W down = 0;
+      if (rows.first == at.h) down += 1 - rows.share;
+      if (rows.second == at.h) down += rows.share;
+      if (down == W(0) || (!f.bilinear && rows.first != at.h)) continue;
+      if (!f.bilinear) down = 1;
+      for (int64_t ow = left; ow < right; ++ow) {
+        const auto cols = around<W>(ow, f.width, f.wide, f.bilinear);
+        W across = 0;
+        if (cols.first == at.w) across += 1 - cols.share;
+        if (cols.second == at.w) across += cols.share;
+        if (across == W(0)) continue;
+        if (!f.bilinear) across = 1;
+        sum +=
+            widen(dy[((at.b * f.tall + oh) * f.wide + ow) * f.channels + at.c]) * (down * across);
+      }
+    }
+    dx[i] = static_cast<T>(sum);
+  }
+}
+
+std::unique_ptr<Kernel> resize_kernel(const PrepareCall& call, bool gradient,
+                                      const char* otherwise) {
+  const Shape& s = gradient ? call.out[0].shape : call.in[0].shape;
+  const Shape& t = gradient ? call.in[0].shape : call.out[0].shape;
+  const bool bilinear = call.attrs.text("interpolation", otherwise) == "bilinear";
+  const ResizeForm f{s[0], s[1], s[2], s[3], t[1], t[2], bilinear};
+  return pool_kernel(call, call.in[0].dtype,
+                     [f, gradient]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
+                                            void* const* out, int64_t total) {
+                       if (gradient)
+                         resize_gradient_elements<T><<<blocks, 256, 0, stream>>>(
+                             f, input<T>(in, 0), output<T>(out, 0), total);
+                       else
+                         resize_elements<T><<<blocks, 256, 0, stream>>>(f, input<T>(in, 0),
+                                                                        output<T>(out, 0), total);
+                     });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> resize(const PrepareCall& call) {
+  return resize_kernel(call, false, "bilinear");
+}
+std::unique_ptr<Kernel> resize_gradient(const PrepareCall& call) {
+  return resize_kernel(call, true, "bilinear");
+}
+std::unique_ptr<Kernel> upsample(const PrepareCall& call) {
+  return resize_kernel(call, false, "nearest");
+}
+std::unique_ptr<Kernel> upsample_gradient(const PrepareCall& call) {
+  return resize_kernel(call, true, "nearest");
+}
+
+}  // namespace pl::cuda

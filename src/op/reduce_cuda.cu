@@ -1,0 +1,223 @@
+// CUDA kernels of the reductions. Sums of 16-bit floats and float32 run in float32, their pieces
+// are joined in float64.
+#include "op/cuda/columns-inl.cuh"
+#include "op/cuda/kernels.h"
+
+namespace pl::cuda {
+namespace {
+
+// What is joined, and in what: A holds a part.
+template <class T>
+struct SumOf {
+  using Part = Wide<T>;
+  __device__ static Part start() { return Part(0); }
+  using Join = Plus;
+};
+template <class T>
+struct MaxOf {
+  using Part = Wide<T>;
+  __device__ static Part start() {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(int64_t{1} << (8 * sizeof(T) - 1));
+    else
+      return -infinity(Part(0));
+  }
+  using Join = Larger;
+};
+
+// (outer, reduced) to (outer, pieces): a block for each piece of a row.
+template <class R, class In, class Out>
+__global__ void reduce_runs(const In* x, Out* y, int64_t outer, int64_t reduced, int64_t pieces,
+                            int64_t piece) {
+  using A = typename R::Part;
+  __shared__ A shared[32];
+  for (int64_t task = blockIdx.x; task < outer * pieces; task += gridDim.x) {
+    const int64_t first = task % pieces * piece, count = min(piece, reduced - first);
+    A total = R::start();
+    each_of_row(x + task / pieces * reduced + first, count, static_cast<int>(threadIdx.x),
+                static_cast<int>(blockDim.x), [&](Wide<In> value, int64_t) {
+                  total = typename R::Join()(total, static_cast<A>(value));
+                });
+    total = block_all(total, R::start(), shared, typename R::Join());
+    if (threadIdx.x == 0) y[task] = static_cast<Out>(total);
+    __syncthreads();
+  }
+}
+
+struct ReduceAxes {
+  int rank = 0;
+  int64_t sizes[kMaxReduceAxes] = {}, strides[kMaxReduceAxes] = {};
+  int64_t count = 1;
+  void add(int64_t size, int64_t stride) {
+    count *= size;
+    if (size == 1) return;
+    if (rank > 0 && strides[rank - 1] == stride * size) {
+      sizes[rank - 1] *= size;
+      strides[rank - 1] = stride;
+      return;
+    }
+    sizes[rank] = size;
+    strides[rank++] = stride;
+  }
+  __device__ int64_t offset(int64_t k) const {
+    int64_t offset = 0;
+    for (int d = rank - 1; d >= 0; --d) {
+      const int64_t at = d > 0 ? k % sizes[d] : k;
+      if (d > 0) k /= sizes[d];
+      offset += at * strides[d];
+    }
+    return offset;
+  }
+};
+
+// A thread for each output, its inputs in order.
+template <class R, class In, class Out>
+__global__ void reduce_each(const In* x, Out* y, ReduceAxes kept, ReduceAxes reduced) {
+  using A = typename R::Part;
+  const bool plain = reduced.rank <= 1;
+  for (int64_t o = thread_index(); o < kept.count; o += thread_count()) {
+    const In* from = x + kept.offset(o);
+    A total = R::start();
+    for (int64_t k = 0; k < reduced.count; ++k)
+      total = typename R::Join()(
+          total, static_cast<A>(widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
+    y[o] = static_cast<Out>(total);
+  }
+}
+
+template <class T>
+struct ColumnTerm {
+  const T* x;
+  int64_t columns;
+  template <int N>
+  struct Lane {
+    __device__ Lane(const ColumnTerm&, int64_t) {}
+    template <class A>
+    __device__ void add(const ColumnTerm& t, int64_t row, int64_t column, A (&sums)[1][N]) const {
+      Wide<T> values[N];
+      load_wide<N>(t.x + row * t.columns + column, values);
+#pragma unroll
+      for (int j = 0; j < N; ++j) sums[0][j] += values[j];
+    }
+  };
+};
+template <class Out>
+struct ColumnSumEnd {
+  Out* y;
+  int64_t columns;
+  __device__ void operator()(int64_t outer, int64_t column, const double (&sums)[1]) const {
+    y[outer * columns + column] = static_cast<Out>(static_cast<Wide<Out>>(sums[0]));
+  }
+};
+
+// x as (outer, reduced, inner); false when the reduced axes are not neighbours.
+bool reduce_form(const PrepareCall& call, int64_t (&form)[3]) {
+  const Shape& x = call.in[0].shape;
+  const auto& axes = call.attrs.list("axes");
+  int state = 0;
+  form[0] = form[1] = form[2] = 1;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x[axis] == 1) continue;
+    const bool reduced = std::binary_search(axes.begin(), axes.end(), axis);
+    if (reduced && state == 2) return false;
+    if (reduced) state = 1;
+    if (!reduced && state == 1) state = 2;
+    form[reduced ? 1 : state == 2 ? 2 : 0] *= x[axis];
+  }
+  return true;
+}
+
+template <class R, class In, class Out>
+std::unique_ptr<Kernel> runs_kernel(const PrepareCall& call, int64_t outer, int64_t reduced) {
+  using A = typename R::Part;
+  constexpr int64_t kPiece = 16384;
+  const int64_t pieces = outer >= backend_of(call).multiprocessors() * int64_t{2}
+                             ? 1
+                             : (reduced + kPiece - 1) / kPiece;
+  const int64_t piece = pieces > 1 ? kPiece : reduced;
+  const int threads = reduced >= 4096 ? 512 : reduced >= 512 ? 128 : 32;
+  return make_kernel(
+      call,
+      [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
+        const unsigned blocks = launch.blocks(outer * pieces, 1, 64);
+        if (pieces == 1) {
+          reduce_runs<R, In, Out><<<blocks, static_cast<unsigned>(threads), 0, launch.stream>>>(
+              input<In>(in, 0), output<Out>(out, 0), outer, reduced, 1, reduced);
+          return;
+        }
+        A* parts = reinterpret_cast<A*>(workspace);
+        reduce_runs<R, In, A><<<blocks, static_cast<unsigned>(threads), 0, launch.stream>>>(
+            input<In>(in, 0), parts, outer, reduced, pieces, piece);
+        reduce_runs<R, A, Out><<<launch.blocks(outer, 1, 64), 256, 0, launch.stream>>>(
+            parts, output<Out>(out, 0), outer, pieces, 1, pieces);
+      },
+      pieces > 1 ? outer * pieces * static_cast<Bytes>(sizeof(A)) : 0);
+}
+
+template <class R, class In, class Out>
+std::unique_ptr<Kernel> each_kernel(const PrepareCall& call) {
+  const Shape& x = call.in[0].shape;
+  const auto& axes = call.attrs.list("axes");
+  if (x.rank() > kMaxReduceAxes) return nullptr;
+  ReduceAxes kept, reduced;
+  int64_t stride = x.elements();
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x[axis] > 0) stride /= x[axis];
+    (std::binary_search(axes.begin(), axes.end(), axis) ? reduced : kept).add(x[axis], stride);
+  }
+  return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+    if (kept.count > 0)
+      reduce_each<R, In, Out><<<launch.blocks(kept.count, 128), 128, 0, launch.stream>>>(
+          input<In>(in, 0), output<Out>(out, 0), kept, reduced);
+  });
+}
+
+template <class In, class Out>
+std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&form)[3]) {
+  using A = Wide<In>;
+  const ColumnPlan plan =
+      column_plan(form[0], form[1], form[2], Pack<In>::kSize, backend_of(call).multiprocessors());
+  return make_kernel(
+      call,
+      [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
+        sum_columns<1, Pack<In>::kSize, A>(
+            launch, plan, ColumnTerm<In>{input<In>(in, 0), plan.columns},
+            ColumnSumEnd<Out>{output<Out>(out, 0), plan.columns}, workspace);
+      },
+      plan.bytes(1, sizeof(A)));
+}
+
+template <template <class> class R, class In, class Out>
+std::unique_ptr<Kernel> reduce_kernel(const PrepareCall& call) {
+  int64_t form[3];
+  if (call.in[0].elements() == 0 || !reduce_form(call, form))
+    return each_kernel<R<In>, In, Out>(call);
+  if (form[2] == 1 && (form[1] >= 32 || form[0] < 4096))
+    return runs_kernel<R<In>, In, Out>(call, form[0], form[1]);
+  constexpr bool kSums = std::is_same_v<typename R<In>::Join, Plus> && !std::is_integral_v<In>;
+  if constexpr (kSums)
+    if (form[0] * form[2] < 32768 || form[1] >= 2048) return columns_kernel<In, Out>(call, form);
+  return each_kernel<R<In>, In, Out>(call);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reduce_sum(const PrepareCall& call) {
+  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
+  if (from == Dtype::bfloat16 && to == Dtype::float32)
+    return reduce_kernel<SumOf, Bf16, float>(call);
+  if (from == Dtype::float16 && to == Dtype::float32)
+    return reduce_kernel<SumOf, Half, float>(call);
+  return dispatch_number(from, [&]<class T>() { return reduce_kernel<SumOf, T, T>(call); });
+}
+std::unique_ptr<Kernel> reduce_max(const PrepareCall& call) {
+  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
+  if (from == Dtype::bfloat16 && to == Dtype::float32)
+    return reduce_kernel<MaxOf, Bf16, float>(call);
+  if (from == Dtype::float16 && to == Dtype::float32)
+    return reduce_kernel<MaxOf, Half, float>(call);
+  return dispatch_number(call.in[0].dtype,
+                         [&]<class T>() { return reduce_kernel<MaxOf, T, T>(call); });
+}
+
+}  // namespace pl::cuda

@@ -1,0 +1,114 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_libraries.h"
+#include "base/cache_folder.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "op/cuda/runtime_code.h"
+
+namespace pl::cuda {
+namespace {
+
+class Library final : public RuntimeCode {
+ public:
+  explicit Library(std::vector<char> code) : code_(std::move(code)) {
+    cuda_check(
+        cudaLibraryLoadData(&library_, code_.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+        "load code");
+  }
+  ~Library() override { cudaLibraryUnload(library_); }
+  const void* function(const std::string& name) override {
+    cudaKernel_t kernel = nullptr;
+    cuda_check(cudaLibraryGetKernel(&kernel, library_, name.c_str()), name.c_str());
+    return reinterpret_cast<const void*>(kernel);
+  }
+
+ private:
+  std::vector<char> code_;
+  cudaLibrary_t library_ = nullptr;
+};
+
+std::vector<char> translate(const NvrtcApi& api, const std::string& source,
+                            const std::string& architecture) {
+  nvrtcProgram program = nullptr;
+  auto check = [&](nvrtcResult result, const char* what) {
+    if (result == NVRTC_SUCCESS) return;
+    std::string log;
+    size_t size = 0;
+    if (program && api.log_size(program, &size) == NVRTC_SUCCESS && size > 1) {
+      log.resize(size);
+      api.log(program, log.data());
+    }
+    throw BackendError("[nvrtc] " + std::string(what) + ": " + std::to_string(result) + " " + log);
+  };
+  check(api.create_program(&program, source.c_str(), "plimsoll.cu", 0, nullptr, nullptr), "source");
+  const std::string target = "--gpu-architecture=" + architecture;
+  const char* options[] = {target.c_str(), "--std=c++17", "--fmad=true"};
+  check(api.compile_program(program, 3, options), "compile");
+  size_t size = 0;
+  check(api.cubin_size(program, &size), "size of code");
+  std::vector<char> code(size);
+  check(api.cubin(program, code.data()), "code");
+  api.destroy_program(&program);
+  return code;
+}
+
+// Empty: not there.
+std::vector<char> read_code(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// A cache may fail; it is then made again next time. The name appears when the file is whole.
+void write_code(const std::string& path, const std::vector<char>& code) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const std::string part = path + ".part" + std::to_string(::getpid());
+  {
+    std::ofstream file(part, std::ios::binary);
+    file.write(code.data(), static_cast<std::streamsize>(code.size()));
+    if (!file) return;
+  }
+  std::filesystem::rename(part, path, error);
+}
+
+}  // namespace
+
+std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source) {
+  auto& device = static_cast<CudaBackend&>(backend);
+  const NvrtcApi& api = device.libraries().nvrtc();
+  int major = 0, minor = 0;
+  api.version(&major, &minor);
+  const std::string architecture = "sm_" + std::to_string(device.compute_capability());
+  const std::string identity = architecture + " nvrtc " + std::to_string(major) + "." +
+                               std::to_string(minor) + "\n" + source;
+  // One copy of what is loaded, as long as a kernel uses it.
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<RuntimeCode>> loaded;
+  const std::lock_guard lock(mutex);
+  const std::string name = std::to_string(reinterpret_cast<uintptr_t>(&device)) + " " + identity;
+  if (auto found = loaded[name].lock()) return found;
+  const std::string folder = cache_folder();
+  const std::string path =
+      folder.empty() ? ""
+                     : folder + "/kernels/" + architecture + "-" + hex16(xxh3(identity)) + ".cubin";
+  std::vector<char> code;
+  if (!path.empty()) code = read_code(path);
+  if (code.empty()) {
+    code = translate(api, source, architecture);
+    if (!path.empty()) write_code(path, code);
+  }
+  auto made = std::make_shared<Library>(std::move(code));
+  loaded[name] = made;
+  return made;
+}
+
+}  // namespace pl::cuda

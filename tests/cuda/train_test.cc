@@ -1,0 +1,106 @@
+// Training on the GPU: the same numbers as on the CPU to tolerance, the same bits again, and the
+// bytes that were promised.
+#include <cmath>
+
+#include "cli/run_setup.h"
+#include "tests/cuda/device_test.h"
+#include "train/device_footprint.h"
+
+namespace pl {
+namespace {
+
+struct Trained {
+  std::vector<double> losses;
+  uint64_t state = 0;
+  Bytes arena = 0, used = 0, planned = 0, held = 0;
+  int64_t split = 1;
+};
+
+class Losses : public TrainObserver {
+ public:
+  void on_step(const StepEvent& event) override { list.push_back(event.loss); }
+  std::vector<double> list;
+};
+
+Trained train(const std::string& model, const std::string& device, int64_t batch,
+              std::optional<Bytes> memory = {}, std::optional<int64_t> split = {},
+              Policy dtype = Dtype::float32) {
+  RunOptions options;
+  options.model = model;
+  options.batch = batch;
+  options.device = device;
+  if (device == "cuda") options.cuda = 0;
+  options.memory = memory;
+  options.split = split;
+  options.dtype = dtype;
+  options.steps = 6;
+  RunSetup setup = set_up_run(options, Purpose::train);
+  Session session(std::move(setup.plan), setup.network, options.seed);
+  Losses losses;
+  run_training(session, setup.loop, *setup.sources.train, nullptr, losses);
+  Trained result{.losses = losses.list,
+                 .state = session.variables().hash(false),
+                 .arena = session.plan().arena,
+                 .used = session.used_bytes(),
+                 .planned = session.plan().process()};
+  result.split = setup.report.split;
+  if (device == "cuda") result.held = device_held(*setup.backend);
+  return result;
+}
+
+class CudaTrainTest : public CudaTest {};
+
+void expect_close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], tolerance * std::fabs(b[i])) << "step " << i + 1;
+}
+
+void expect_promise(const Trained& run) {
+  EXPECT_EQ(run.arena, run.used);
+  EXPECT_LE(run.held, run.planned);
+  EXPECT_GE(static_cast<double>(run.held), 0.99 * static_cast<double>(run.planned));
+}
+
+TEST_F(CudaTrainTest, LossesAreThoseOfTheCpu) {
+  for (const auto& [model, batch] :
+       {std::pair{"mlp", 32}, {"mnist-cnn", 16}, {"gpt-tiny", 2}, {"lstm", 4}}) {
+    SCOPED_TRACE(model);
+    const Trained gpu = train(model, "cuda", batch), cpu = train(model, "cpu", batch);
+    expect_close(gpu.losses, cpu.losses, 2e-3);
+    expect_promise(gpu);
+  }
+}
+
+TEST_F(CudaTrainTest, MixedPrecisionFollowsTheCpu) {
+  const Trained gpu = train("gpt-tiny", "cuda", 2, {}, {}, kMixedBfloat16);
+  const Trained cpu = train("gpt-tiny", "cpu", 2, {}, {}, kMixedBfloat16);
+  expect_close(gpu.losses, cpu.losses, 2e-2);
+  expect_promise(gpu);
+}
+
+TEST_F(CudaTrainTest, SameBitsAgainAndWithinABudget) {
+  const Trained free = train("gpt-tiny", "cuda", 8, {}, 1);
+  const Trained again = train("gpt-tiny", "cuda", 8, {}, 1);
+  EXPECT_EQ(free.state, again.state);
+  const Trained small = train("gpt-tiny", "cuda", 8, free.planned - free.arena / 3, 1);
+  EXPECT_LT(small.arena, free.arena);
+  EXPECT_EQ(free.state, small.state);
+  expect_promise(small);
+}
+
+TEST_F(CudaTrainTest, SplitBatchesAddUp) {
+  const Trained whole = train("gpt-tiny", "cuda", 8), parts = train("gpt-tiny", "cuda", 8, {}, 4);
+  EXPECT_EQ(parts.split, 4);
+  expect_close(parts.losses, whole.losses, 1e-3);
+  expect_promise(parts);
+}
+
+TEST_F(CudaTrainTest, MemoryGoesBack) {
+  const Bytes free = backend->free();
+  train("mlp", "cuda", 32);
+  EXPECT_GE(backend->free(), free - 64 * kMiB);  // code that was loaded stays
+}
+
+}  // namespace
+}  // namespace pl
