@@ -8,7 +8,7 @@ namespace {
 
 constexpr Bytes kCode = 4 * kMiB;       // of our own kernels that a step loads
 constexpr Bytes kPerKernel = 8 * kKiB;  // of a library's, on average
-constexpr Bytes kPerLaunch = 512;       // of a recorded step
+constexpr Bytes kPerLaunch = 3584;      // of a recorded step; with 5,000 and 9,000 it held 3,000
 
 const CudaBackend& cuda(const Backend& backend) {
   check(backend.device().kind == DeviceKind::cuda, "a GPU");

@@ -69,7 +69,7 @@ class SessionPlanner {
     for (const Pool& pool : pools_) {
       std::optional<Bytes> least;
       for (const PoolSplit& split : pool.splits) {
-        const Bytes bytes = split.floor + fixed(split.bill, split.floor, 1);
+        const Bytes bytes = split.floor + fixed(split.bill, split.floor, split.bill.nodes);
         least = std::min(least.value_or(bytes), bytes);
       }
       most = std::max(most, least.value_or(0));
@@ -129,19 +129,22 @@ class SessionPlanner {
     point.split = first.split;
     point.bands = first.bands;
     point.recomputed = first.recomputed;
-    point.fixed = fixed(bill, point.arena, point.split);
+    const size_t launches = bill.nodes * static_cast<size_t>(point.split) +
+                            static_cast<size_t>(point.recomputed.values);
+    point.fixed = fixed(bill, point.arena, launches);
   }
 
-  Bytes device_fixed(const KernelBill& bill, Bytes arena, int64_t trips) const {
+  Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
     if (!memory_.device_held) memory_.device_held = device_held(backend_);
     return device_fixed_bytes({.held = *memory_.device_held,
                                .kernels = bill.calls.size(),
-                               .launches = bill.nodes * static_cast<size_t>(trips),
+                               .launches = launches,
                                .arena = arena});
   }
 
-  Bytes fixed(const KernelBill& bill, Bytes arena, int64_t trips) const {
-    if (!backend_.on_host()) return device_fixed(bill, arena, trips);
+  // `launches`: of kernels in a step, where steps are recorded.
+  Bytes fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
+    if (!backend_.on_host()) return device_fixed(bill, arena, launches);
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
                          .fused_nodes = fused_nodes_,

