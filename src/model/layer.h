@@ -84,7 +84,7 @@ class Symbolic;
 
 // Which of the layers made in a RematScope (remat.h) are checkpointed.
 struct RematRule {
-  std::string mode = "full";  // "activations", "output_size", "list_of_layers"; "" none
+  std::string mode = "full";  // "activations", "larger_than", "list_of_layers"; "" none
   int64_t output_size_threshold = 1024;
   std::vector<std::string> layer_names = {};
 
