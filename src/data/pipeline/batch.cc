@@ -245,7 +245,8 @@ class Window final : public Stage {
     return input().floor(sizing) + span() * input().out_bytes(sizing) + out_bytes(sizing);
   }
   std::string options() const override {
-    return std::to_string(size_) + ", shift " + std::to_string(shift_);
+    return std::to_string(size_) + ", shift " + std::to_string(shift_) +
+           (stride_ == 1 ? "" : ", stride " + std::to_string(stride_));
   }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     Stack stack(name_, size_);

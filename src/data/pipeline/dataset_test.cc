@@ -414,6 +414,24 @@ TEST(Position, OfAnotherPipelineOrDamagedIsRefused) {
   EXPECT_THROW(same.restore(beyond), DataError);
 }
 
+// Or two random flips in a row would always cancel.
+TEST(Dataset, StagesWithoutASeedDrawDifferently) {
+  const auto add_bit = [](const Element& in, uint64_t key) {
+    Tensor next(Meta{Dtype::int64, Shape()});
+    *next.data_as<int64_t>() = 2 * *in[0].data_as<int64_t>() + static_cast<int64_t>(key >> 63);
+    return Element{next};
+  };
+  const Dataset zeros = Dataset::range(400).map([](const Element&) {
+    Tensor zero(Meta{Dtype::int64, Shape()});
+    *zero.data_as<int64_t>() = 0;
+    return Element{zero};
+  });
+  const List drawn = numbers(zeros.map_random(add_bit).map_random(add_bit));
+  for (int64_t both = 0; both < 4; ++both)
+    EXPECT_GT(std::count(drawn.begin(), drawn.end(), both), 60) << both;
+  EXPECT_EQ(numbers(zeros.map_random(add_bit).map_random(add_bit)), drawn);
+}
+
 TEST(Position, AHugePlaceIsReachedAtOnce) {
   int64_t calls = 0;
   const Dataset data = Dataset::range(int64_t{1} << 40)

@@ -63,7 +63,9 @@ class Interleave final : public Stage {
     return input().floor(sizing) + facts_.cycle * inner(sizing);
   }
   std::string options() const override {
-    return facts_.cycle == 1 ? "" : "cycle " + std::to_string(facts_.cycle);
+    if (facts_.cycle == 1) return "";
+    return "cycle " + std::to_string(facts_.cycle) +
+           (facts_.block == 1 ? "" : ", block " + std::to_string(facts_.block));
   }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {

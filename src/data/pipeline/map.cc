@@ -77,7 +77,7 @@ class Map final : public Stage {
   Element call(Run& run, uint64_t epoch, int64_t i, const Element& in) const {
     return guarded(name_, i, [&] {
       const uint64_t key =
-          random_key(facts_.seed.value_or(run.seed()), epoch, static_cast<uint64_t>(i));
+          random_key(facts_.seed.value_or(run.seed(*this)), epoch, static_cast<uint64_t>(i));
       Element out = function_(in, key);
       check_element(spec_, out, name_);
       if (!spec_.known() && granted(out) > out_bytes(run.sizing()))

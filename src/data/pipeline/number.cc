@@ -376,6 +376,9 @@ class Enumerate final : public Stage {
     indexable_ = this->input().indexable();
   }
   Bytes extra() const { return granted(Bytes{8}); }
+  std::string options() const override {
+    return start_ == 0 ? "" : "from " + std::to_string(start_);
+  }
   Bytes out_bytes(const Sizing& sizing) const override {
     return input().out_bytes(sizing) + extra();
   }

@@ -27,12 +27,12 @@ class Permute final : public Stage {
   }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     // The keys of its rounds are some 100 ns; an element costs more.
-    const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
+    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
     return input().get(run, epoch, order(i));
   }
   bool puts() const override { return input().puts(); }
   void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const override {
-    const Permutation order(cardinality_, seed_.value_or(run.seed()), each_epoch_ ? epoch : 0);
+    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
     input().put(run, epoch, order(i), to);
   }
 
@@ -80,7 +80,7 @@ class BufferShuffle final : public Stage {
           : input_(node.input().iterate(run, epoch)),
             shelf_(node.spec(), node.places(run.sizing())),
             places_(node.places(run.sizing())),
-            seed_(node.seed_.value_or(run.seed())),
+            seed_(node.seed_.value_or(run.seed(node))),
             epoch_(node.each_epoch_ ? epoch : 0),
             figures_(run.figures(node)) {
         figures_.buffer = places_;
@@ -153,7 +153,8 @@ class Sample final : public Stage {
 
   bool draws() const override { return !seed_; }
   uint64_t contents() const override {
-    return xxh3(weights_.data(), weights_.size() * sizeof(double)) + (stop_ ? 1 : 0);
+    return xxh3(weights_.data(), weights_.size() * sizeof(double)) + (stop_ ? 1 : 0) +
+           2 * seed_.value_or(0);
   }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
@@ -162,7 +163,7 @@ class Sample final : public Stage {
       Iterate(const Sample& node, Run& run, uint64_t epoch)
           : node_(node),
             weights_(node.weights_),
-            seed_(node.seed_.value_or(run.seed())),
+            seed_(node.seed_.value_or(run.seed(node))),
             epoch_(epoch),
             figures_(run.figures(node)) {
         for (const StageRef& input : node.inputs()) inputs_.push_back(input->iterate(run, epoch));

@@ -94,6 +94,19 @@ TEST(Snapshot, ShuffledBehindItIsWrittenInThatOrderAndReadInAny) {
   EXPECT_EQ(labels(parallel), first);
 }
 
+// Over streams cardinalities are unknown before and behind such stages.
+TEST(Snapshot, IsAnotherOneWithOtherOptions) {
+  const TempFolder folder;
+  std::atomic<int> made = 0;
+  const auto kept = [&](const Dataset& data) { return labels(data.snapshot(folder.path())); };
+  EXPECT_EQ(kept(counted(made, 6, true).skip(2)), (List{2, 3, 4, 5}));
+  EXPECT_EQ(kept(counted(made, 6, true).skip(3)), (List{3, 4, 5}));
+  EXPECT_EQ(kept(counted(made, 6, true).shard(2, 0)), (List{0, 2, 4}));
+  EXPECT_EQ(kept(counted(made, 6, true).shard(2, 1)), (List{1, 3, 5}));
+  EXPECT_EQ(kept(counted(made, 6, true).take(1)), (List{0}));
+  EXPECT_EQ(kept(counted(made, 6, true).take(2)), (List{0, 1}));
+}
+
 TEST(Snapshot, APartIsNeverTakenForAWhole) {
   const TempFolder folder;
   std::atomic<int> made = 0;

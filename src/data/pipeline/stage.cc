@@ -122,9 +122,19 @@ Run::Run(StageRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, u
     figures_.emplace(node, std::make_unique<StageFigures>());
     for (const StageRef& input : node->inputs()) open.push_back(input.get());
   }
+  uint64_t drawing = 0;  // stages that draw, the first by the seed itself
+  for (const Stage* node : all_stages(*root_))
+    if (node->draws() &&
+        seeds_.emplace(node, drawing == 0 ? seed_ : random_key(seed_, 0, drawing)).second)
+      ++drawing;
 }
 
 Run::~Run() = default;
+
+uint64_t Run::seed(const Stage& node) const {
+  const auto at = seeds_.find(&node);
+  return at == seeds_.end() ? seed_ : at->second;
+}
 
 StageFigures& Run::figures(const Stage& node) {
   const auto at = figures_.find(&node);
@@ -137,6 +147,22 @@ std::vector<const Stage*> all_stages(const Stage& root) {
   return list;
 }
 
+namespace {
+
+// Whether a stage's options decide what comes out, and not only how much is done at once or held.
+bool options_decide(const Stage& node) {
+  if (node.inputs().size() != 1 || node.cardinality() != node.inputs()[0]->cardinality())
+    return true;
+  // Over streams of unknown length, cardinalities are equal whatever these do.
+  for (const char* kind :
+       {"shuffle", "repeat", "take", "skip", "shard", "batch", "padded_batch", "rebatch", "window",
+        "enumerate", "bucket_by_sequence_length", "flat_map", "interleave", "pack_sequences"})
+    if (node.name().starts_with(kind)) return true;
+  return false;
+}
+
+}  // namespace
+
 uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents) {
   const std::vector<const Stage*> list = all_stages(root);
   const bool seeded = !contents || std::any_of(list.begin(), list.end(),
@@ -144,13 +170,9 @@ uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents) {
   Xxh3 hash;
   hash.update(seeded ? std::to_string(seed) : std::string());
   for (const Stage* node : list) {
-    // How much is done at once or held does not change what comes out.
-    const std::string& name = node->name();
-    const bool free = node->inputs().size() == 1 &&
-                      node->cardinality() == node->inputs()[0]->cardinality() &&
-                      !name.starts_with("shuffle");
-    hash.update(name + "|" + node->spec().text() + "|" + std::to_string(node->cardinality()) + "|" +
-                (free ? std::string() : node->options()) + ";");
+    hash.update(node->name() + "|" + node->spec().text() + "|" +
+                std::to_string(node->cardinality()) + "|" +
+                (options_decide(*node) ? node->options() : std::string()) + ";");
     if (contents) hash.update(std::to_string(node->contents()) + ";");
   }
   return hash.digest();

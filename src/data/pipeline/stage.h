@@ -59,6 +59,8 @@ class Run {
   Workers& workers() { return *workers_; }
   int threads() const { return threads_; }
   uint64_t seed() const { return seed_; }
+  // For a stage without one of its own: each draws other numbers than the stages before it.
+  uint64_t seed(const Stage& node) const;
   StageFigures& figures(const Stage& node);
   // What `make` makes, the first time it is asked for this node.
   template <class T, class Make>
@@ -75,6 +77,7 @@ class Run {
   Sizing sizing_;
   int threads_;
   uint64_t seed_;
+  std::map<const Stage*, uint64_t> seeds_;  // of stages that draw
   std::unique_ptr<Workers> workers_;
   std::map<const Stage*, std::unique_ptr<StageFigures>> figures_;
   StageFigures others_;  // of stages that came to be while it ran
