@@ -61,6 +61,8 @@ class Backend {
   // Runs nothing, but remembers what `work` asked the device to do. Null: the device does not do
   // such things, and `work` was not called.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
+  // How long the device is busy with what `work` asks for; waits for it.
+  virtual double time_ms(const std::function<void()>& work);
 
  protected:
   Backend(Device device, int threads, Bytes alignment)

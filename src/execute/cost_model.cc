@@ -101,6 +101,11 @@ Rates nominal_rates(const Backend& backend) {
           .narrow = 14};
 }
 
+double host_ms(Bytes bytes) {
+  constexpr double kPerSecond = 25e9;  // both ways at a time, over PCI Express 5
+  return 1e3 * static_cast<double>(bytes) / kPerSecond;
+}
+
 double nominal_ms(const Op& op, const Cost& cost, const Backend& backend) {
   return roofline_ms(nominal_rates(backend), op, cost);
 }

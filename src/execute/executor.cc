@@ -141,6 +141,7 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
 void* Executor::grant(ByteOffset at, Bytes bytes) {
   used_ = std::max(used_, at + align_up(bytes, alignment_));
   if (at >= persistent_) return arena_.transient + (at - persistent_);
+  if (arena_.host && at >= arena_.host_at) return arena_.host + (at - arena_.host_at);
   return places_.empty() ? arena_.persistent + at : variable_place(at);
 }
 

@@ -21,6 +21,9 @@ struct ArenaView {
   char* transient = nullptr;
   // As the graph's variables: where each lies, instead of at its offset from `persistent`.
   std::vector<void*> variables = {};
+  // Variables from this offset on lie apart: in host memory that a device's kernels reach.
+  char* host = nullptr;
+  ByteOffset host_at = 0;
 };
 
 // Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.

@@ -36,11 +36,11 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan
     release_code_pages();
     variables_ = std::make_shared<Variables>(plan_.layout);
   } else {
-    variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend);
+    variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend, plan_.host_bytes);
     start();
     for (auto& executor : executors_) executor->warm_up();
     for (auto& executor : executors_) executor->record();
-    backend.zero(variables_->data(), plan_.arena);
+    variables_->clear();
   }
   variables_->initialize(network, seed);
   for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
@@ -80,7 +80,7 @@ void Session::find_iterations() {
     } else {
       counted_ = std::make_unique<double>(0);
       iterations_ = counted_.get();
-      device_iterations_ = variables_->data() + plan_.layout.entries[i].at;
+      device_iterations_ = variables_->place(i);
     }
   }
 }
@@ -89,7 +89,11 @@ void Session::find_iterations() {
 // that came from elsewhere have not.
 void Session::start_device() {
   Backend& device = plan_.memory->book.backend();
-  ArenaView view{variables_->data(), variables_->data() + plan_.layout.bytes};
+  check(variables_->pinned_bytes() == plan_.host_bytes, "variables of another plan's place");
+  ArenaView view{.persistent = variables_->data(),
+                 .transient = variables_->steps(),
+                 .host = variables_->pinned(),
+                 .host_at = plan_.layout.bytes - plan_.host_bytes};
   if (variables_->capacity() < plan_.arena) {
     device_transient_ = device.reserve(plan_.arena - plan_.layout.bytes);
     view.transient = device_transient_->data();

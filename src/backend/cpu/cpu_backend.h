@@ -7,7 +7,7 @@
 
 namespace pl {
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   static constexpr Bytes kAlignment = 64;
 

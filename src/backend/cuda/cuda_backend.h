@@ -38,6 +38,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override;
   std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  double time_ms(const std::function<void()>& work) override;
 
   CUstream_st* stream() const;  // where all kernels run; also while it is recorded
   int multiprocessors() const;
@@ -48,6 +49,10 @@ class CudaBackend final : public Backend {
   void* blas_lt() const;
   void* dnn() const;
   CudaLibraries& libraries() const;
+  // What kernels of this device share under a name, such as code that was loaded: made by the first
+  // who asks, and gone with the last who holds it.
+  std::shared_ptr<void> shared(const std::string& name,
+                               const std::function<std::shared_ptr<void>()>& make) const;
 
   // Of the device's memory, as the driver counts it.
   Bytes total() const;

@@ -32,12 +32,17 @@ void CudaBackend::synchronize() { absent(); }
 std::unique_ptr<DeviceMemory> CudaBackend::reserve(Bytes) { absent(); }
 std::unique_ptr<DeviceMemory> CudaBackend::reserve_staging(Bytes) { absent(); }
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>&) { absent(); }
+double CudaBackend::time_ms(const std::function<void()>&) { absent(); }
 CUstream_st* CudaBackend::stream() const { absent(); }
 int CudaBackend::multiprocessors() const { absent(); }
 int CudaBackend::compute_capability() const { absent(); }
 void* CudaBackend::blas_lt() const { absent(); }
 void* CudaBackend::dnn() const { absent(); }
 CudaLibraries& CudaBackend::libraries() const { absent(); }
+std::shared_ptr<void> CudaBackend::shared(const std::string&,
+                                          const std::function<std::shared_ptr<void>()>&) const {
+  absent();
+}
 Bytes CudaBackend::total() const { absent(); }
 Bytes CudaBackend::free() const { absent(); }
 Bytes CudaBackend::held() const { absent(); }

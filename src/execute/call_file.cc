@@ -1,0 +1,80 @@
+#include "execute/call_file.h"
+
+#include <charconv>
+
+#include "backend/cuda/cuda_backend.h"
+#include "base/error.h"
+#include "base/file.h"
+
+namespace pl {
+namespace {
+
+constexpr const char* kFirstLine = "plimsoll calls 1";
+constexpr Bytes kMostText = 64 * kMiB;
+constexpr double kPsPerMs = 1e9;
+
+class Described final : public Backend {
+ public:
+  explicit Described(std::string machine)
+      : Backend({DeviceKind::cuda, 0}, 1, CudaBackend::kAlignment), machine_(std::move(machine)) {}
+  std::string machine() const override { return machine_; }
+  bool on_host() const override { return false; }
+
+ private:
+  std::string machine_;
+};
+
+// What stands before the next `end`; the text then begins behind it.
+std::string_view take(std::string_view& text, char end, const std::string& path) {
+  const size_t at = text.find(end);
+  if (at == std::string_view::npos)
+    throw DataError("[calls] " + path + ": expected a whole file, received one that is cut off");
+  const std::string_view word = text.substr(0, at);
+  text.remove_prefix(at + 1);
+  return word;
+}
+
+int64_t number(std::string_view word, const std::string& path) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || value < 0 || value > int64_t{1} << 60)
+    throw DataError("[calls] " + path + ": expected a number, received '" +
+                    std::string(word.substr(0, 40)) + "'");
+  return value;
+}
+
+}  // namespace
+
+void write_calls(const std::string& path, const CallFile& file) {
+  std::string text = std::string(kFirstLine) + "\n" + file.machine + "\n";
+  text += std::to_string(file.held) + "\n";
+  for (const auto& [name, call] : file.calls)
+    text += std::to_string(call.workspace) + "\t" +
+            std::to_string(static_cast<int64_t>(call.ms * kPsPerMs)) + "\t" + call.key + "\t" +
+            name + "\n";
+  write_file_atomically(path, text);
+}
+
+CallFile read_calls(const std::string& path) {
+  const std::string whole = read_text_file(path, kMostText);
+  std::string_view text = whole;
+  if (take(text, '\n', path) != kFirstLine)
+    throw DataError("[calls] " + path + ": expected a file of plan --calls, received another");
+  CallFile file;
+  file.machine = take(text, '\n', path);
+  file.held = number(take(text, '\n', path), path);
+  while (!text.empty()) {
+    KernelBook::Known call;
+    call.workspace = number(take(text, '\t', path), path);
+    call.ms = static_cast<double>(number(take(text, '\t', path), path)) / kPsPerMs;
+    call.key = take(text, '\t', path);
+    file.calls[std::string(take(text, '\n', path))] = std::move(call);
+  }
+  return file;
+}
+
+std::unique_ptr<Backend> described_device(const CallFile& file) {
+  return std::make_unique<Described>(file.machine);
+}
+
+}  // namespace pl

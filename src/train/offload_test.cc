@@ -1,0 +1,87 @@
+// Optimiser state in host memory: planned where the budget asks for it, and the same numbers.
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "execute/call_timer.h"
+#include "model/builtin.h"
+#include "op/pointwise.h"
+#include "op/sgd.h"
+#include "train/loop.h"
+
+namespace pl {
+namespace {
+
+// The host's kernels and memory, reached as a device's are.
+class FakeDevice final : public CpuBackend {
+ public:
+  FakeDevice() : CpuBackend(1) {}
+  bool on_host() const override { return false; }
+};
+
+class Offload : public ::testing::Test {
+ protected:
+  Network network() const { return find_builtin("mlp").build(Shape{784}, 10); }
+
+  SessionPlan plan(PlanOptions options) {
+    options.memory = std::make_shared<PlanMemory>(device_);
+    options.memory->device_held = 100 * kMiB;
+    const Compiled compiled{optimizer_from_name("adam"),
+                            loss_from_name("sparse_categorical_crossentropy"),
+                            {"accuracy"},
+                            Dtype::float32};
+    return plan_session(network(), compiled, device_, {{StepKind::train, 32}},
+                        {{{Dtype::float32, Shape{784}}}, {{Dtype::int32, Shape{}}}, 1, true}, 0,
+                        nullptr, options);
+  }
+
+  uint64_t train(SessionPlan made, Bytes* pinned = nullptr) {
+    Session session(std::move(made), network(), 3);
+    auto* x = static_cast<float*>(session.input(0, 0));
+    auto* y = static_cast<int32_t*>(session.input(0, 1));
+    for (int i = 0; i < 32 * 784; ++i) x[i] = static_cast<float>(i % 17) / 17;
+    for (int i = 0; i < 32; ++i) y[i] = i % 10;
+    for (int64_t step = 1; step <= 3; ++step)
+      session.run(0, {.step = step, .learning_rate = 0.01, .rows = 32});
+    EXPECT_EQ(session.used_bytes(), session.plan().arena);
+    if (pinned) *pinned = session.variables().pinned_bytes();
+    return session.variables().hash(false);
+  }
+
+  FakeDevice device_;
+};
+
+TEST_F(Offload, MakesSmallerBudgetsFitWithTheSameBits) {
+  const SessionPlan all = plan({.all = true});
+  const Bytes least = all.frontier.back().process();
+  EXPECT_EQ(all.host_bytes, 0);
+  const Bytes budget = least - 2 * kMiB;
+  EXPECT_GT(plan({.budget = budget}).process(), budget) << "nothing may lie on the host";
+  SessionPlan some = plan({.budget = budget, .host = kGiB});
+  EXPECT_LE(some.process(), budget);
+  EXPECT_GE(some.host_bytes, 2 * kMiB);
+  EXPECT_LT(some.host_bytes, 5 * kMiB) << "no more than is asked for";
+  EXPECT_LE(some.floor, some.process());
+  const Bytes host = some.host_bytes;
+  Bytes pinned = 0;
+  const uint64_t with = train(std::move(some), &pinned);
+  EXPECT_EQ(pinned, host);
+  EXPECT_EQ(with, train(plan({})));
+}
+
+TEST_F(Offload, StaysWithinTheHostsBudget) {
+  const SessionPlan all = plan({.host = kMiB, .all = true});
+  for (const SessionPoint& point : all.frontier) EXPECT_LE(point.host_bytes, kMiB);
+  EXPECT_EQ(all.unlimited.host_bytes, 0);
+}
+
+TEST(CallTimer, TimesACallWhereThereIsRoom) {
+  CpuBackend backend(1);
+  const Metas metas{{Dtype::float32, Shape{1000}}, {Dtype::float32, Shape{1000}}};
+  const Metas out{metas[0]};
+  const auto kernel = prepare(kAdd, {backend, metas, out, {}});
+  EXPECT_GT(CallTimer(backend, kMiB).ms(kAdd, *kernel, metas, out).value_or(0), 0);
+  EXPECT_FALSE(CallTimer(backend, 8000).ms(kAdd, *kernel, metas, out).has_value());
+}
+
+}  // namespace
+}  // namespace pl
