@@ -61,6 +61,13 @@ class Backend {
   // Runs nothing, but remembers what `work` asked the device to do. Null: the device does not do
   // such things, and `work` was not called.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
+  // While work is recorded it may be put on several lanes, which run side by side: what is asked for
+  // next goes to the lane in use, in order; it goes on behind a mark of another lane once it waited
+  // for that. Recording begins on lane 0 and ends when all lanes have.
+  virtual int lanes() const { return 1; }
+  virtual void use_lane(int) {}
+  virtual int mark() { return 0; }  // behind what the lane in use has so far
+  virtual void wait(int) {}
   // How long the device is busy with what `work` asks for; waits for it.
   virtual double time_ms(const std::function<void()>& work);
 

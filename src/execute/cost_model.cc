@@ -22,10 +22,12 @@ constexpr Use kLoop{"", 0.25, 1};
 constexpr double kLibraryMs = 4e-3;
 constexpr std::array kUses{
     Use{"matmul", 0.95, 1, kLibraryMs},
+    Use{"matmul_accumulate", 0.95, 1, kLibraryMs},
     Use{"batch_matmul", 0.95, 1, kLibraryMs},
     Use{"attention", 0.65, 1},
     Use{"attention_gradient", 0.65, 1},
     Use{"linear_cross_entropy", 0.5, 1, kLibraryMs},
+    Use{"linear_cross_entropy_accumulate", 0.5, 1, kLibraryMs},
     Use{"batch_norm", 0.4, 1},
     Use{"batch_moments", 0.4, 1},
     Use{"batch_norm_apply", 0.4, 1},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -190,8 +191,26 @@ void Executor::warm_up() {
 
 void Executor::record() {
   if (!device_) return;
-  if (forward_ > 0) recorded_forward_ = device_->record([&] { run_forward(nullptr); });
-  if (forward_ < steps_.size()) recorded_rest_ = device_->record([&] { run_rest(nullptr); });
+  if (forward_ > 0) recorded_forward_ = record_on_lanes([&] { run_forward(nullptr); });
+  if (forward_ < steps_.size()) recorded_rest_ = record_on_lanes([&] { run_rest(nullptr); });
+}
+
+std::unique_ptr<Recording> Executor::record_on_lanes(const std::function<void()>& work) {
+  if (device_->lanes() > 1 && !std::getenv("PLIMSOLL_ONE_LANE")) lanes_ = std::make_unique<Lanes>(*device_);
+  auto recording = device_->record(work);
+  lanes_.reset();
+  return recording;
+}
+
+// Behind whatever wrote what the step reads, and used what it writes.
+void Executor::take_lane(const Graph& graph, const Bound& step) {
+  const Node& node = graph.nodes[index(step.node)];
+  auto bytes = [&](ValueId id) { return graph.values[index(id)].meta.bytes(); };
+  lanes_->begin();
+  for (size_t i = 0; i < step.in.size(); ++i) lanes_->reads(step.in[i], bytes(node.in[i]));
+  for (size_t o = 0; o < step.out.size(); ++o) lanes_->writes(step.out[o], bytes(node.out[o]));
+  if (step.workspace) lanes_->writes(step.workspace, step.kernel->workspace_bytes);
+  lanes_->take();
 }
 
 void Executor::begin_times(StepTimes* times) const {
@@ -260,10 +279,13 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   try {
     for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
-      if (current->loop >= 0)
+      if (current->loop >= 0) {
         run_loop(loops_[index(current->loop)], times);
-      else
+      } else {
+        if (lanes_) take_lane(graph, *current);
         current->kernel->run(current->in.data(), current->out.data(), current->workspace);
+        if (lanes_) lanes_->end();
+      }
       if (device_ && (waits_ || times || watch_)) device_->synchronize();
       if (watch_ && current->loop < 0 && !(*watch_)(graph, *current)) throw Stop();
       if (!times) continue;
@@ -314,13 +336,28 @@ void Executor::run_loop(BoundLoop& loop, int64_t* times) {
   for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
     times += before->steps.size();
   for (const auto& [sum, bytes] : loop.sums) {
+    if (lanes_) {
+      lanes_->begin();
+      lanes_->writes(sum, bytes);
+      lanes_->take();
+    }
     if (device_)
       device_->zero(sum, bytes);
     else
       std::memset(sum, 0, static_cast<size_t>(bytes));
+    if (lanes_) lanes_->end();
   }
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
+    if (lanes_) {
+      lanes_->begin();
+      for (const auto& [from, to] : loop.params) {
+        lanes_->reads(from, sizeof(StepParams));
+        lanes_->writes(to, sizeof(StepParams));
+      }
+      lanes_->take();
+    }
     loop.prepare(trip, loop.steps);
+    if (lanes_) lanes_->end();
     run(*loop.body, loop.steps, times);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "backend/backend.h"
 #include "execute/kernel_book.h"
+#include "execute/lanes.h"
 #include "plan/plan.h"
 
 namespace pl {
@@ -102,6 +103,8 @@ class Executor {
   void begin_times(StepTimes* times) const;
   void end_times(StepTimes* times) const;
   void run_loop(BoundLoop& loop, int64_t* times);
+  void take_lane(const Graph& graph, const Bound& step);
+  std::unique_ptr<Recording> record_on_lanes(const std::function<void()>& work);
   void run_forward(int64_t* times);
   void run_rest(int64_t* times);
   bool finite_loss();
@@ -119,6 +122,7 @@ class Executor {
   std::unique_ptr<DeviceMemory> staging_;  // of the loss, where the memory is not the host's
   std::unique_ptr<Recording> recorded_forward_, recorded_rest_;
   bool waits_ = false;  // behind each step
+  std::unique_ptr<Lanes> lanes_;  // while steps are recorded
   const Watch* watch_ = nullptr;
 };
 

@@ -32,6 +32,9 @@ void CudaBackend::synchronize() { absent(); }
 std::unique_ptr<DeviceMemory> CudaBackend::reserve(Bytes) { absent(); }
 std::unique_ptr<DeviceMemory> CudaBackend::reserve_staging(Bytes) { absent(); }
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>&) { absent(); }
+void CudaBackend::use_lane(int) { absent(); }
+int CudaBackend::mark() { absent(); }
+void CudaBackend::wait(int) { absent(); }
 double CudaBackend::time_ms(const std::function<void()>&) { absent(); }
 CUstream_st* CudaBackend::stream() const { absent(); }
 int CudaBackend::multiprocessors() const { absent(); }
