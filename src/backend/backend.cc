@@ -1,6 +1,5 @@
 #include "backend/backend.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -43,13 +42,6 @@ std::unique_ptr<DeviceMemory> Backend::reserve_staging(Bytes bytes) {
   return std::make_unique<HostBlock>(bytes, alignment_);
 }
 std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { return nullptr; }
-double Backend::time_ms(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  synchronize();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-      .count();
-}
 
 BackendScope::BackendScope(Backend& backend) : previous_(current_backend) {
   current_backend = &backend;

@@ -35,6 +35,8 @@ class Recording {
   virtual void launch() = 0;
 };
 
+struct DeviceKernels;  // op/device_kernels.h
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -48,6 +50,13 @@ class Backend {
   // in order with kernels: what a call names must stay until synchronize() returns, and a failure
   // of earlier work may surface in a later call. Defaults: the host's memory, at once.
   virtual bool on_host() const { return true; }
+  // The kernels of a device whose code is not part of the program; null: ops' records list them.
+  virtual const DeviceKernels* kernels() const { return nullptr; }
+  // Of a device's own memory, as its driver counts it. What this process holds is more than what it
+  // reserved: context, code, recorded work, libraries.
+  virtual Bytes held() const { return 0; }
+  virtual Bytes free() const { return 0; }
+  virtual Bytes granule() const { return 1; }  // reservations are rounded up to it
   virtual void copy_in(void* to, const void* from, Bytes bytes);   // from the host
   virtual void copy_out(void* to, const void* from, Bytes bytes);  // to the host
   virtual void copy(void* to, const void* from, Bytes bytes);      // within the device
@@ -61,15 +70,6 @@ class Backend {
   // Runs nothing, but remembers what `work` asked the device to do. Null: the device does not do
   // such things, and `work` was not called.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
-  // While work is recorded it may be put on several lanes, which run side by side: what is asked for
-  // next goes to the lane in use, in order; it goes on behind a mark of another lane once it waited
-  // for that. Recording begins on lane 0 and ends when all lanes have.
-  virtual int lanes() const { return 1; }
-  virtual void use_lane(int) {}
-  virtual int mark() { return 0; }  // behind what the lane in use has so far
-  virtual void wait(int) {}
-  // How long the device is busy with what `work` asks for; waits for it.
-  virtual double time_ms(const std::function<void()>& work);
 
  protected:
   Backend(Device device, int threads, Bytes alignment)

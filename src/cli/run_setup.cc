@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_library.h"
 #include "base/error.h"
 #include "cli/costs.h"
 #include "data/image/image.h"
@@ -139,11 +139,11 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   if (described) {
     calls = read_calls(options.calls);
     setup.backend = described_device(calls);
-  } else if (options.cuda)
-    setup.backend = std::make_unique<CudaBackend>(
-        *options.cuda, CudaOptions{.deterministic = options.deterministic});
-  else
+  } else if (options.cuda) {
+    setup.backend = open_cuda(*options.cuda, {.deterministic = options.deterministic});
+  } else {
     setup.backend = std::make_unique<CpuBackend>(options.threads);
+  }
   if (options.memory_max) options.memory = system_limit(setup.backend.get());
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.
@@ -192,6 +192,8 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   if (!options.calls.empty() && options.cuda && !described)
     write_calls(options.calls, {.machine = setup.backend->machine(),
                                 .held = *plan_options.memory->device_held,
+                                .alignment = setup.backend->alignment(),
+                                .granule = setup.backend->granule(),
                                 .calls = plan_options.memory->book.known_calls()});
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());

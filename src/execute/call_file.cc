@@ -2,7 +2,6 @@
 
 #include <charconv>
 
-#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
 #include "base/file.h"
 
@@ -15,13 +14,17 @@ constexpr double kPsPerMs = 1e9;
 
 class Described final : public Backend {
  public:
-  explicit Described(std::string machine)
-      : Backend({DeviceKind::cuda, 0}, 1, CudaBackend::kAlignment), machine_(std::move(machine)) {}
+  explicit Described(const CallFile& file)
+      : Backend({DeviceKind::cuda, 0}, 1, file.alignment),
+        machine_(file.machine),
+        granule_(file.granule) {}
   std::string machine() const override { return machine_; }
   bool on_host() const override { return false; }
+  Bytes granule() const override { return granule_; }
 
  private:
   std::string machine_;
+  Bytes granule_;
 };
 
 // What stands before the next `end`; the text then begins behind it.
@@ -47,7 +50,8 @@ int64_t number(std::string_view word, const std::string& path) {
 
 void write_calls(const std::string& path, const CallFile& file) {
   std::string text = std::string(kFirstLine) + "\n" + file.machine + "\n";
-  text += std::to_string(file.held) + "\n";
+  for (Bytes number : {file.held, file.alignment, file.granule})
+    text += std::to_string(number) + "\n";
   for (const auto& [name, call] : file.calls)
     text += std::to_string(call.workspace) + "\t" +
             std::to_string(static_cast<int64_t>(call.ms * kPsPerMs)) + "\t" + call.key + "\t" +
@@ -62,7 +66,8 @@ CallFile read_calls(const std::string& path) {
     throw DataError("[calls] " + path + ": expected a file of plan --calls, received another");
   CallFile file;
   file.machine = take(text, '\n', path);
-  file.held = number(take(text, '\n', path), path);
+  for (Bytes* place : {&file.held, &file.alignment, &file.granule})
+    *place = number(take(text, '\n', path), path);
   while (!text.empty()) {
     KernelBook::Known call;
     call.workspace = number(take(text, '\t', path), path);
@@ -74,7 +79,7 @@ CallFile read_calls(const std::string& path) {
 }
 
 std::unique_ptr<Backend> described_device(const CallFile& file) {
-  return std::make_unique<Described>(file.machine);
+  return std::make_unique<Described>(file);
 }
 
 }  // namespace pl

@@ -12,6 +12,7 @@ namespace pl {
 struct CallFile {
   std::string machine;
   Bytes held = 0;  // of the device's memory before anything is reserved
+  Bytes alignment = 256, granule = 1;
   std::map<std::string, KernelBook::Known> calls;
 };
 

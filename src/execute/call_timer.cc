@@ -64,7 +64,8 @@ Places places_of(const Op& op, const Kernel& kernel, const Metas& in, const Meta
 
 }  // namespace
 
-CallTimer::CallTimer(Backend& backend, Bytes room) : backend_(backend), room_(room) {}
+CallTimer::CallTimer(Backend& backend, DeviceWork& work, Bytes room)
+    : backend_(backend), work_(work), room_(room) {}
 
 void CallTimer::fill(Bytes bytes) {
   static_assert(kPattern % 4096 == 0);
@@ -97,7 +98,7 @@ std::optional<double> CallTimer::ms(const Op& op, Kernel& kernel, const Metas& i
   for (Bytes at : places.out) to.push_back(memory_->data() + at);
   auto run = [&] { kernel.run(from.data(), to.data(), memory_->data() + places.workspace); };
   run();  // code that is loaded on first use is loaded
-  double least = backend_.time_ms(run);
+  double least = work_.time_ms(run);
   if (least < kShortMs) {
     const int count = std::clamp(static_cast<int>(kShortMs / std::max(least, 1e-3)), 2, kMostAtOnce);
     const auto many = [&] {
@@ -105,9 +106,9 @@ std::optional<double> CallTimer::ms(const Op& op, Kernel& kernel, const Metas& i
     };
     const auto recording = backend_.record(many);
     if (recording) recording->launch();
-    least = backend_.time_ms([&] { recording ? recording->launch() : many(); }) / count;
+    least = work_.time_ms([&] { recording ? recording->launch() : many(); }) / count;
   } else {
-    for (int i = 1; i < kLongRuns; ++i) least = std::min(least, backend_.time_ms(run));
+    for (int i = 1; i < kLongRuns; ++i) least = std::min(least, work_.time_ms(run));
   }
   spent_ms_ += ms_since(start);
   return least;

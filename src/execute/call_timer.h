@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "backend/device_work.h"
 #include "op/op.h"
 
 namespace pl {
@@ -12,7 +13,7 @@ namespace pl {
 class CallTimer {
  public:
   // `room`: bytes of the device that operands may take meanwhile.
-  CallTimer(Backend& backend, Bytes room);
+  CallTimer(Backend& backend, DeviceWork& work, Bytes room);
 
   // Nothing where the operands find no room, or the time for all calls is up. Floats are numbers
   // between 1/4 and 1, whole numbers are zero: an index that is valid everywhere.
@@ -22,6 +23,7 @@ class CallTimer {
   void fill(Bytes bytes);
 
   Backend& backend_;
+  DeviceWork& work_;
   Bytes room_;
   double spent_ms_ = 0;
   std::unique_ptr<DeviceMemory> memory_;  // as large as the largest call so far

@@ -196,7 +196,9 @@ void Executor::record() {
 }
 
 std::unique_ptr<Recording> Executor::record_on_lanes(const std::function<void()>& work) {
-  if (device_->lanes() > 1 && !std::getenv("PLIMSOLL_ONE_LANE")) lanes_ = std::make_unique<Lanes>(*device_);
+  DeviceWork* work_of = device_work(*device_);
+  if (work_of && work_of->lanes() > 1 && !std::getenv("PLIMSOLL_ONE_LANE"))
+    lanes_ = std::make_unique<Lanes>(*work_of);
   auto recording = device_->record(work);
   lanes_.reset();
   return recording;

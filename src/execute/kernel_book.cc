@@ -53,7 +53,7 @@ void KernelBook::look_up(const Graph& graph, const Node& node, const std::string
 
 KernelBook::Timing::Timing(KernelBook& book, Bytes room) : book_(book) {
   if (book.times_calls())
-    book.timer_ = std::make_unique<CallTimer>(book.backend_, room);
+    book.timer_ = std::make_unique<CallTimer>(book.backend_, *device_work(book.backend_), room);
 }
 
 KernelBook::Timing::~Timing() {

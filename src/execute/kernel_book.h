@@ -64,7 +64,7 @@ class KernelBook {
    private:
     KernelBook& book_;
   };
-  bool times_calls() const { return !backend_.on_host() && costs_.kept(); }
+  bool times_calls() const { return costs_.kept() && device_work(backend_); }
   const CostTable& costs() const { return costs_; }
 
   // What planning asks of calls, to plan for a device where it is not (call_file.h).

@@ -4,7 +4,7 @@
 
 namespace pl {
 
-Lanes::Lanes(Backend& device)
+Lanes::Lanes(DeviceWork& device)
     : device_(device), last_(static_cast<size_t>(device.lanes()), -1) {}
 
 void Lanes::begin() {

@@ -7,13 +7,13 @@
 #include <map>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/device_work.h"
 
 namespace pl {
 
 class Lanes {
  public:
-  explicit Lanes(Backend& device);
+  explicit Lanes(DeviceWork& device);
 
   // A step: what it reads and writes, then take() puts the device on its lane and behind what it
   // depends on; end() when its work was asked for.
@@ -44,7 +44,7 @@ class Lanes {
   void each_segment(const Span& span, const Body& body);
   int choose_lane(const std::vector<int>& latest) const;
 
-  Backend& device_;
+  DeviceWork& device_;
   std::map<Place, Segment> segments_;
   std::vector<Step> steps_;
   std::vector<int> last_;  // per lane: its last step; -1: none

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/initialize_part.h"
 #include "model/spec.h"
 #include "op/philox.h"
 
@@ -267,7 +268,12 @@ std::string with_fans(const std::string& initializer, int64_t fan_in, int64_t fa
 }
 
 void initialize(const std::string& name, const Meta& meta, uint64_t seed, const std::string& path,
-                void* data, ElementRange range) {
+                void* data) {
+  initialize_part(name, meta, seed, path, data, {});
+}
+
+void initialize_part(const std::string& name, const Meta& meta, uint64_t seed,
+                     const std::string& path, void* data, ElementRange range) {
   const PhiloxKey key = philox_stream(seed, xxh3("initial/" + path));
   switch (meta.dtype) {
     case Dtype::float32:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -55,13 +54,8 @@ void check_initializer(const std::string& name);  // throws UserError listing th
 // Without effect on those that do not scale with fans.
 std::string with_fans(const std::string& initializer, int64_t fan_in, int64_t fan_out);
 
-// Elements [first, end) of a weight; by default all.
-struct ElementRange {
-  int64_t first = 0, end = std::numeric_limits<int64_t>::max();
-};
-// Fills these elements of `data` (float32 or float64) of the given meta. Initialisers whose numbers
-// depend on each other (orthogonal) fill all where the range has the first, else none.
+// Fills `data` (float32 or float64) of the given meta.
 void initialize(const std::string& name, const Meta& meta, uint64_t seed, const std::string& path,
-                void* data, ElementRange range = {});
+                void* data);
 
 }  // namespace pl

@@ -82,7 +82,7 @@ void Variables::initialize_one(const Network& network, uint64_t seed, size_t i,
       existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
   }
   if (!existing)
-    pl::initialize(initializer, entry.meta, seed, entry.path, at(i), range);
+    initialize_part(initializer, entry.meta, seed, entry.path, at(i), range);
   else if (range.first == 0)
     std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
 }

@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/host_memory.h"
-#include "model/initializer.h"
+#include "model/initialize_part.h"
 #include "model/network.h"
 #include "plan/plan.h"
 

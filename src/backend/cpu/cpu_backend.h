@@ -7,7 +7,7 @@
 
 namespace pl {
 
-class CpuBackend : public Backend {
+class CpuBackend final : public Backend {
  public:
   static constexpr Bytes kAlignment = 64;
 
