@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -170,15 +169,15 @@ void Executor::step(StepTimes* times) {
 }
 
 void Executor::run_forward(int64_t* times) {
-  if (recorded_forward_ && !times)
-    recorded_forward_->launch();
+  if (!forward_launches_.empty() && !times)
+    for (const auto& launch : forward_launches_) launch();
   else
     run(graph_, std::span(steps_).first(forward_), times);
 }
 
 void Executor::run_rest(int64_t* times) {
-  if (recorded_rest_ && !times)
-    recorded_rest_->launch();
+  if (!rest_launches_.empty() && !times)
+    for (const auto& launch : rest_launches_) launch();
   else
     run(graph_, steps_, times, forward_);
 }
@@ -187,21 +186,6 @@ void Executor::warm_up() {
   waits_ = device_ != nullptr;
   run(graph_, steps_, nullptr);
   waits_ = false;
-}
-
-void Executor::record() {
-  if (!device_) return;
-  if (forward_ > 0) recorded_forward_ = record_on_lanes([&] { run_forward(nullptr); });
-  if (forward_ < steps_.size()) recorded_rest_ = record_on_lanes([&] { run_rest(nullptr); });
-}
-
-std::unique_ptr<Recording> Executor::record_on_lanes(const std::function<void()>& work) {
-  DeviceWork* work_of = device_work(*device_);
-  if (work_of && work_of->lanes() > 1 && !std::getenv("PLIMSOLL_ONE_LANE"))
-    lanes_ = std::make_unique<Lanes>(*work_of);
-  auto recording = device_->record(work);
-  lanes_.reset();
-  return recording;
 }
 
 // Behind whatever wrote what the step reads, and used what it writes.
@@ -322,21 +306,26 @@ void write_trip_params(Backend* device, const void* from, void* to, const StepPa
 
 }  // namespace
 
-void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
+void Executor::BoundLoop::write_params(int64_t trip) const {
   StepParams step;
   step.row_offset = trip / bands * samples;
   step.call_rows = samples;
   step.band = trip % bands;
   for (const auto& [from, to] : params) write_trip_params(device, from, to, step);
+}
+
+void Executor::BoundLoop::move(int64_t trip, std::vector<Bound>& bound) const {
   for (const Moving& move : moving)
     (move.out ? bound[move.step].out : bound[move.step].in)[move.operand] =
         move.first + tracks[move.track][static_cast<size_t>(trip)];
 }
 
-void Executor::run_loop(BoundLoop& loop, int64_t* times) {
-  if (times) times += steps_.size();
-  for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
-    times += before->steps.size();
+void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
+  write_params(trip);
+  move(trip, bound);
+}
+
+void Executor::zero_sums(const BoundLoop& loop) {
   for (const auto& [sum, bytes] : loop.sums) {
     if (lanes_) {
       lanes_->begin();
@@ -349,17 +338,15 @@ void Executor::run_loop(BoundLoop& loop, int64_t* times) {
       std::memset(sum, 0, static_cast<size_t>(bytes));
     if (lanes_) lanes_->end();
   }
+}
+
+void Executor::run_loop(BoundLoop& loop, int64_t* times) {
+  if (times) times += steps_.size();
+  for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
+    times += before->steps.size();
+  zero_sums(loop);
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
-    if (lanes_) {
-      lanes_->begin();
-      for (const auto& [from, to] : loop.params) {
-        lanes_->reads(from, sizeof(StepParams));
-        lanes_->writes(to, sizeof(StepParams));
-      }
-      lanes_->take();
-    }
     loop.prepare(trip, loop.steps);
-    if (lanes_) lanes_->end();
     run(*loop.body, loop.steps, times);
   }
 }

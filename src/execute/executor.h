@@ -60,6 +60,8 @@ class Executor {
     Backend* device = nullptr;                          // whose memory it is; null: the host's
     // Writes the trip's parameters, and its pointers into `bound`, a copy of the steps.
     void prepare(int64_t trip, std::vector<Bound>& bound) const;
+    void write_params(int64_t trip) const;
+    void move(int64_t trip, std::vector<Bound>& bound) const;
   };
 
   // All arguments must outlive it. `device`: whose memory the arena is; null: the host's.
@@ -104,7 +106,9 @@ class Executor {
   void end_times(StepTimes* times) const;
   void run_loop(BoundLoop& loop, int64_t* times);
   void take_lane(const Graph& graph, const Bound& step);
-  std::unique_ptr<Recording> record_on_lanes(const std::function<void()>& work);
+  void zero_sums(const BoundLoop& loop);
+  // In executor_record.cc.
+  std::shared_ptr<Recording> record_on_lanes(const std::function<void()>& work);
   void run_forward(int64_t* times);
   void run_rest(int64_t* times);
   bool finite_loss();
@@ -120,7 +124,11 @@ class Executor {
   size_t forward_ = 0;         // steps up to the loss; 0: a weight is written before it is known
   Backend* device_ = nullptr;  // null: the host's memory
   std::unique_ptr<DeviceMemory> staging_;  // of the loss, where the memory is not the host's
-  std::unique_ptr<Recording> recorded_forward_, recorded_rest_;
+  // What a step launches, where it is recorded: up to the loss, and the rest.
+  using Launches = std::vector<std::function<void()>>;
+  Launches forward_launches_, rest_launches_;
+  Launches record_steps(size_t first, size_t last);
+  void record_loop(BoundLoop& loop, Launches& launches);
   bool waits_ = false;  // behind each step
   std::unique_ptr<Lanes> lanes_;  // while steps are recorded
   const Watch* watch_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
@@ -37,12 +38,16 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan
     variables_ = std::make_shared<Variables>(plan_.layout);
   } else {
     variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend, plan_.host_bytes);
+    auto weights =
+        std::async(std::launch::async, [&] { variables_->make_weights(network, seed); });
     start();
     for (auto& executor : executors_) executor->warm_up();
     for (auto& executor : executors_) executor->record();
     variables_->clear();
+    weights.get();
+    variables_->send_weights();
   }
-  variables_->initialize(network, seed);
+  if (backend.on_host()) variables_->initialize(network, seed);
   for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
   if (backend.on_host()) start();
   variables_->stepped();

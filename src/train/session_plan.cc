@@ -165,8 +165,9 @@ class SessionPlanner {
     point.split = first.split;
     point.bands = first.bands;
     point.recomputed = first.recomputed;
-    const size_t launches = bill.nodes * static_cast<size_t>(point.split) +
-                            static_cast<size_t>(point.recomputed.values);
+    // A body is recorded once.
+    const size_t launches =
+        bill.nodes + static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
     point.fixed = fixed(bill, point.arena - point.host_bytes, launches);
     point.ms += host_ms(point.host_bytes);
   }

@@ -92,8 +92,13 @@ void Variables::initialize(const Network& network, uint64_t seed) {
     for (size_t i = 0; i < layout_.entries.size(); ++i) initialize_one(network, seed, i);
     return;
   }
-  // The device has zeros now, which is what slots are. Weights are made by all cores: here they
-  // wait for nothing else.
+  make_weights(network, seed);
+  send_weights();
+}
+
+void Variables::send_weights() { written(made_); }
+
+void Variables::make_weights(const Network& network, uint64_t seed) {
   copy_ = Reservation(layout_.bytes);
   size_t weights = layout_.entries.size();
   auto is_weight = [&](const std::string& path) {
@@ -117,7 +122,7 @@ void Variables::initialize(const Network& network, uint64_t seed) {
     }
   }
   if (failure) std::rethrow_exception(failure);
-  written(weights < layout_.entries.size() ? layout_.entries[weights].at : layout_.bytes);
+  made_ = weights < layout_.entries.size() ? layout_.entries[weights].at : layout_.bytes;
 }
 
 void Variables::set_slot(const std::string& path, double value) {

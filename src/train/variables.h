@@ -28,6 +28,10 @@ class Variables {
   Variables& operator=(const Variables&) = delete;
 
   void initialize(const Network& network, uint64_t seed);  // weights; slots become zero
+  // The same on a device, which has zeros, in two parts: the first works on the host alone, with all
+  // cores, while the device may be busy.
+  void make_weights(const Network& network, uint64_t seed);
+  void send_weights();
 
   // Fills a slot with a number.
   void set_slot(const std::string& path, double value);
@@ -67,6 +71,7 @@ class Variables {
   Backend* device_ = nullptr;
   std::unique_ptr<DeviceMemory> device_memory_, pinned_;
   mutable Reservation copy_;  // of the device's
+  Bytes made_ = 0;            // of the copy, by make_weights
 };
 
 // Bytes of the weights at the front of a layout, each rounded up to a grant.
