@@ -188,17 +188,6 @@ void Executor::warm_up() {
   waits_ = false;
 }
 
-// Behind whatever wrote what the step reads, and used what it writes.
-void Executor::take_lane(const Graph& graph, const Bound& step) {
-  const Node& node = graph.nodes[index(step.node)];
-  auto bytes = [&](ValueId id) { return graph.values[index(id)].meta.bytes(); };
-  lanes_->begin();
-  for (size_t i = 0; i < step.in.size(); ++i) lanes_->reads(step.in[i], bytes(node.in[i]));
-  for (size_t o = 0; o < step.out.size(); ++o) lanes_->writes(step.out[o], bytes(node.out[o]));
-  if (step.workspace) lanes_->writes(step.workspace, step.kernel->workspace_bytes);
-  lanes_->take();
-}
-
 void Executor::begin_times(StepTimes* times) const {
   check(!times || times->size() == timed_steps(), "one time per step");
   if (times) std::fill(times->begin(), times->end(), 0);
@@ -265,13 +254,10 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   try {
     for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
-      if (current->loop >= 0) {
+      if (current->loop >= 0)
         run_loop(loops_[index(current->loop)], times);
-      } else {
-        if (lanes_) take_lane(graph, *current);
+      else
         current->kernel->run(current->in.data(), current->out.data(), current->workspace);
-        if (lanes_) lanes_->end();
-      }
       if (device_ && (waits_ || times || watch_)) device_->synchronize();
       if (watch_ && current->loop < 0 && !(*watch_)(graph, *current)) throw Stop();
       if (!times) continue;
@@ -327,16 +313,10 @@ void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const
 
 void Executor::zero_sums(const BoundLoop& loop) {
   for (const auto& [sum, bytes] : loop.sums) {
-    if (lanes_) {
-      lanes_->begin();
-      lanes_->writes(sum, bytes);
-      lanes_->take();
-    }
     if (device_)
       device_->zero(sum, bytes);
     else
       std::memset(sum, 0, static_cast<size_t>(bytes));
-    if (lanes_) lanes_->end();
   }
 }
 

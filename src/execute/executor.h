@@ -11,7 +11,6 @@
 
 #include "backend/backend.h"
 #include "execute/kernel_book.h"
-#include "execute/lanes.h"
 #include "plan/plan.h"
 
 namespace pl {
@@ -105,10 +104,7 @@ class Executor {
   void begin_times(StepTimes* times) const;
   void end_times(StepTimes* times) const;
   void run_loop(BoundLoop& loop, int64_t* times);
-  void take_lane(const Graph& graph, const Bound& step);
   void zero_sums(const BoundLoop& loop);
-  // In executor_record.cc.
-  std::shared_ptr<Recording> record_on_lanes(const std::function<void()>& work);
   void run_forward(int64_t* times);
   void run_rest(int64_t* times);
   bool finite_loss();
@@ -130,7 +126,6 @@ class Executor {
   Launches record_steps(size_t first, size_t last);
   void record_loop(BoundLoop& loop, Launches& launches);
   bool waits_ = false;  // behind each step
-  std::unique_ptr<Lanes> lanes_;  // while steps are recorded
   const Watch* watch_ = nullptr;
 };
 

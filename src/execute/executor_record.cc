@@ -1,7 +1,6 @@
 // Recording: the steps of a plan become a few launches. A loop's body is recorded once and launched
 // in every trip, but for steps whose operands lie elsewhere from trip to trip (slices of the batch),
 // which are launched one by one.
-#include <cstdlib>
 #include "execute/executor.h"
 
 namespace pl {
@@ -17,20 +16,7 @@ void Executor::record() {
   rest_launches_ = record_steps(forward_, steps_.size());
 }
 
-// Null: the device does not record.
-std::shared_ptr<Recording> Executor::record_on_lanes(const std::function<void()>& work) {
-  if (DeviceWork* of = device_work(*device_); of && of->lanes() > 1 && !std::getenv("PLIMSOLL_ONE_LANE"))
-    lanes_ = std::make_unique<Lanes>(*of);
-  try {
-    std::shared_ptr<Recording> recording = device_->record(work);
-    lanes_.reset();
-    return recording;
-  } catch (...) {
-    lanes_.reset();
-    throw;
-  }
-}
-
+// Empty: the device does not record.
 Executor::Launches Executor::record_steps(size_t first, size_t last) {
   Launches launches;
   size_t from = first;
@@ -38,8 +24,8 @@ Executor::Launches Executor::record_steps(size_t first, size_t last) {
     const bool loop = s < last && steps_[s].loop >= 0;
     if (s < last && !loop) continue;
     if (from < s) {
-      const auto recording =
-          record_on_lanes([&] { run(graph_, std::span(steps_).first(s), nullptr, from); });
+      const std::shared_ptr<Recording> recording =
+          device_->record([&] { run(graph_, std::span(steps_).first(s), nullptr, from); });
       if (!recording) return {};
       launches.push_back([recording] { recording->launch(); });
     }
@@ -64,7 +50,7 @@ void Executor::record_loop(BoundLoop& loop, Launches& launches) {
     while (end < loop.steps.size() && moves[end] == moves[s]) ++end;
     Run run{s, end, nullptr};
     if (!moves[s] && end - s >= kWorthRecording) {
-      run.recording = record_on_lanes(
+      run.recording = device_->record(
           [&] { this->run(*loop.body, std::span(loop.steps).first(end), nullptr, s); });
       if (!run.recording) {
         launches.clear();
@@ -74,8 +60,9 @@ void Executor::record_loop(BoundLoop& loop, Launches& launches) {
     runs.push_back(std::move(run));
     s = end;
   }
-  if (const auto zeros = record_on_lanes([&] { zero_sums(loop); }); zeros && !loop.sums.empty())
-    launches.push_back([zeros] { zeros->launch(); });
+  if (!loop.sums.empty())
+    if (const std::shared_ptr<Recording> zeros = device_->record([&] { zero_sums(loop); }))
+      launches.push_back([zeros] { zeros->launch(); });
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
     if (!loop.params.empty()) launches.push_back([&loop, trip] { loop.write_params(trip); });
     std::vector<Bound> steps = loop.steps;

@@ -38,10 +38,6 @@ class FakeDevice final : public Backend, public DeviceWork {
     return backend;
   }
 
-  int lanes() const override { return 1; }
-  void use_lane(int) override {}
-  int mark() override { return 0; }
-  void wait(int) override {}
   double time_ms(const std::function<void()>& work) override {
     work();
     return ++runs;

@@ -5,7 +5,6 @@
 
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "backend/cuda/add_words.h"
 #include "backend/cuda/cuda_libraries.h"
@@ -38,13 +37,6 @@ class CudaRecording final : public Recording {
 struct DnnHandle {
   void* handle = nullptr;
   cudnnStatus_t (*destroy)(cudnnHandle_t) = nullptr;
-  cudnnStatus_t (*set_stream)(cudnnHandle_t, cudaStream_t) = nullptr;
-  void use(cudaStream_t stream) const {
-    if (!handle) return;
-    if (const auto status = set_stream(static_cast<cudnnHandle_t>(handle), stream);
-        status != CUDNN_STATUS_SUCCESS)
-      throw BackendError("[cudnn] cudnnSetStream: status " + std::to_string(status));
-  }
 };
 
 DnnHandle make_dnn(void* library, cudaStream_t stream) {
@@ -55,14 +47,15 @@ DnnHandle make_dnn(void* library, cudaStream_t stream) {
     return function;
   };
   auto create = reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t*)>(find("cudnnCreate"));
-  dnn.set_stream =
+  auto set_stream =
       reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t, cudaStream_t)>(find("cudnnSetStream"));
   dnn.destroy = reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t)>(find("cudnnDestroy"));
   cudnnHandle_t handle = nullptr;
   if (const cudnnStatus_t status = create(&handle); status != CUDNN_STATUS_SUCCESS)
     throw BackendError("[cudnn] cudnnCreate: status " + std::to_string(status));
+  if (const cudnnStatus_t status = set_stream(handle, stream); status != CUDNN_STATUS_SUCCESS)
+    throw BackendError("[cudnn] cudnnSetStream: status " + std::to_string(status));
   dnn.handle = handle;
-  dnn.use(stream);
   return dnn;
 }
 
@@ -79,10 +72,7 @@ struct CudaBackend::State {
   int index = 0;
   Bytes others = 0;  // when this backend began
   cudaDeviceProp properties{};
-  cudaStream_t stream = nullptr;  // of the lane in use
-  cudaStream_t lanes[kLanes] = {};
-  std::vector<cudaEvent_t> marks;
-  size_t marked = 0;  // of the recording that goes on
+  cudaStream_t stream = nullptr;
   cudaEvent_t begin = nullptr, end = nullptr;  // of time_ms
   cublasLtHandle_t blas = nullptr;
   DnnHandle dnn;
@@ -95,9 +85,7 @@ struct CudaBackend::State {
     if (blas) libraries.blas_lt().destroy(blas);
     for (cudaEvent_t event : {begin, end})
       if (event) cudaEventDestroy(event);
-    for (cudaEvent_t event : marks) cudaEventDestroy(event);
-    for (cudaStream_t lane : lanes)
-      if (lane) cudaStreamDestroy(lane);
+    if (stream) cudaStreamDestroy(stream);
   }
 };
 
@@ -123,9 +111,7 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
   s.others = others_hold(index);
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   cuda_check(cudaGetDeviceProperties(&s.properties, index), "cudaGetDeviceProperties");
-  for (cudaStream_t& lane : s.lanes)
-    cuda_check(cudaStreamCreateWithFlags(&lane, cudaStreamNonBlocking), "cudaStreamCreate");
-  s.stream = s.lanes[0];
+  cuda_check(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
 CudaBackend::~CudaBackend() = default;
@@ -186,27 +172,12 @@ std::unique_ptr<DeviceMemory> CudaBackend::reserve_staging(Bytes bytes) {
 }
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
-  use_lane(0);
-  state_->marked = 0;
   cuda_check(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
   cudaGraph_t graph = nullptr;
   try {
-    const int begin = mark();
-    for (int lane = 1; lane < kLanes; ++lane) {
-      use_lane(lane);
-      wait(begin);
-    }
-    use_lane(0);
     work();
-    for (int lane = 1; lane < kLanes; ++lane) {
-      use_lane(lane);
-      const int end = mark();
-      use_lane(0);
-      wait(end);
-    }
   } catch (...) {
-    use_lane(0);
     cudaStreamEndCapture(state_->stream, &graph);
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();
@@ -214,29 +185,6 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work
   }
   cuda_check(cudaStreamEndCapture(state_->stream, &graph), "cudaStreamEndCapture");
   return std::make_unique<CudaRecording>(graph, state_->stream);
-}
-
-void CudaBackend::use_lane(int lane) {
-  State& s = *state_;
-  if (s.stream == s.lanes[lane]) return;
-  s.stream = s.lanes[lane];
-  s.dnn.use(s.stream);
-}
-
-int CudaBackend::mark() {
-  State& s = *state_;
-  if (s.marked == s.marks.size()) {
-    s.marks.push_back(nullptr);
-    cuda_check(cudaEventCreateWithFlags(&s.marks.back(), cudaEventDisableTiming),
-               "cudaEventCreate");
-  }
-  cuda_check(cudaEventRecord(s.marks[s.marked], s.stream), "cudaEventRecord");
-  return static_cast<int>(s.marked++);
-}
-
-void CudaBackend::wait(int mark) {
-  cuda_check(cudaStreamWaitEvent(state_->stream, state_->marks[static_cast<size_t>(mark)], 0),
-             "cudaStreamWaitEvent");
 }
 
 double CudaBackend::time_ms(const std::function<void()>& work) {

@@ -38,13 +38,9 @@ class CudaBackend final : public Backend, public DeviceWork {
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override;
   std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
-  int lanes() const override { return kLanes; }
-  void use_lane(int lane) override;
-  int mark() override;
-  void wait(int mark) override;
   double time_ms(const std::function<void()>& work) override;
 
-  CUstream_st* stream() const;  // where kernels run now: the lane in use
+  CUstream_st* stream() const;  // where all kernels run; also while it is recorded
   int multiprocessors() const;
   int compute_capability() const;  // 90: Hopper
   bool deterministic() const { return options_.deterministic; }
@@ -61,7 +57,6 @@ class CudaBackend final : public Backend, public DeviceWork {
   Bytes total() const;  // of the device's memory
 
  private:
-  static constexpr int kLanes = 4;
   struct State;
   CudaOptions options_;
   std::unique_ptr<State> state_;
