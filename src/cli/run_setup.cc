@@ -167,11 +167,12 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   PlanOptions plan_options{.budget = options.memory,
                            .host = host,
                            .switches = {.recompute = options.recompute, .split = options.split},
-                           .all = purpose == Purpose::plan || options.frontier || options.json,
+                           .all = purpose == Purpose::plan || options.frontier ||
+                                  (options.json && !options.cuda),
                            .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
   if (described) {
     plan_options.memory->device_held = calls.held;
-    plan_options.memory->book.know(std::move(calls.calls));
+    plan_options.memory->book.know(std::move(calls.calls), true);
   }
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {

@@ -1,14 +1,19 @@
 #include "execute/call_file.h"
 
+#include <unistd.h>
+
 #include <charconv>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 
 namespace pl {
 namespace {
 
 constexpr const char* kFirstLine = "plimsoll calls 1";
+constexpr size_t kMostCalls = 8192;  // of a cache; more are forgotten together
 constexpr Bytes kMostText = 64 * kMiB;
 constexpr double kPsPerMs = 1e9;
 
@@ -76,6 +81,36 @@ CallFile read_calls(const std::string& path) {
     file.calls[std::string(take(text, '\n', path))] = std::move(call);
   }
   return file;
+}
+
+std::string calls_path(const KernelBook& book) {
+  const std::string folder = cache_folder();
+  if (folder.empty() || !book.times_calls()) return "";
+  return folder + "/calls-" + hex16(xxh3(machine_text(book.backend()))) + ".txt";
+}
+
+void know_calls(KernelBook& book, const std::string& path) {
+  if (path.empty() || ::access(path.c_str(), R_OK) != 0) return;
+  try {
+    CallFile file = read_calls(path);
+    if (file.machine == book.backend().machine() && file.calls.size() <= kMostCalls)
+      book.know(std::move(file.calls), false);
+  } catch (const Error&) {
+    // Of another version, or cut off: it is written anew.
+  }
+}
+
+void keep_calls(const KernelBook& book, const std::string& path) {
+  if (path.empty() || !book.asked()) return;
+  try {
+    make_directories(path.substr(0, path.rfind('/')));
+    write_calls(path, {.machine = book.backend().machine(),
+                       .alignment = book.backend().alignment(),
+                       .granule = book.backend().granule(),
+                       .calls = book.known_calls()});
+  } catch (const Error&) {
+    // As a cost table's: the next run asks again.
+  }
 }
 
 std::unique_ptr<Backend> described_device(const CallFile& file) {

@@ -17,6 +17,11 @@ struct CallFile {
 };
 
 void write_calls(const std::string& path, const CallFile& file);
+// Of the backend's device in the cache folder; "" where costs are not kept.
+std::string calls_path(const KernelBook& book);
+// Tells the book what the file has; nothing where it is not there or not to be trusted.
+void know_calls(KernelBook& book, const std::string& path);
+void keep_calls(const KernelBook& book, const std::string& path);  // if there is news
 CallFile read_calls(const std::string& path);  // throws DataError
 
 // A GPU without kernels and memory: it can be planned for.

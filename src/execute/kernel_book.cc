@@ -76,9 +76,10 @@ int KernelBook::find(const Graph& graph, const Node& node, const std::string& na
     call.facts.workspace = known->second.workspace;
     call.facts.key = known->second.key;
   } else {
-    if (!known_.empty())
+    if (only_known_)
       throw UserError("[calls] " + node.op + ": expected a call of the file, received " + name +
                       "; write the file anew where the device is");
+    asked_ = true;
     const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
     call.library = kernel->library;
     call.footprint = kernel->footprint;
@@ -88,7 +89,7 @@ int KernelBook::find(const Graph& graph, const Node& node, const std::string& na
   }
   call.key = call_key(graph, node, call.facts.key, backend_.threads());
   call.facts.nominal_ms = nominal_ms(op, call.cost, backend_);
-  if (const auto known = known_.find(name); known != known_.end())
+  if (const auto known = known_.find(name); known != known_.end() && only_known_)
     costs_.learn(call.key, op, call.cost, known->second.ms);
   look_up(graph, node, name, call);
   const int id = static_cast<int>(calls_.size());
@@ -98,7 +99,7 @@ int KernelBook::find(const Graph& graph, const Node& node, const std::string& na
 }
 
 std::map<std::string, KernelBook::Known> KernelBook::known_calls() const {
-  std::map<std::string, Known> known;
+  std::map<std::string, Known> known = known_;
   for (const auto& [name, id] : ids_) {
     const Facts& facts = call(id).facts;
     known[name] = {facts.workspace, facts.key, facts.ms};
@@ -141,8 +142,9 @@ KernelSet KernelBook::kernels(const Graph& graph) {
       // The plan was made with what the first one of its kind asked for.
       if (const auto at = ids_.find(name); at != ids_.end()) {
         const Facts& facts = calls_[static_cast<size_t>(at->second)].facts;
-        check(kernel->workspace_bytes == facts.workspace && kernel->key == facts.key,
-              "a kernel is not the one that was planned with");
+        const bool same = kernel->workspace_bytes == facts.workspace && kernel->key == facts.key;
+        if (!same && known_.contains(name)) throw StaleCalls();
+        check(same, "a kernel is not the one that was planned with");
       }
     }
     set.nodes.push_back(std::move(kernel));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/error.h"
 #include "execute/call_timer.h"
 #include "execute/cost_table.h"
 #include "plan/plan.h"
@@ -30,6 +31,14 @@ struct KernelBill {
     calls.insert(other.calls.begin(), other.calls.end());
     nodes += other.nodes;
   }
+};
+
+// A library answers otherwise than when calls were noted (KernelBook::know): it was replaced.
+class StaleCalls : public BackendError {
+ public:
+  StaleCalls()
+      : BackendError("[prepare] expected the kernels that were planned with, received others: a "
+                     "library was replaced; run again") {}
 };
 
 class KernelBook {
@@ -73,8 +82,15 @@ class KernelBook {
     std::string key;
     double ms = 0;
   };
-  std::map<std::string, Known> known_calls() const;        // by call_text
-  void know(std::map<std::string, Known> calls) { known_ = std::move(calls); }
+  std::map<std::string, Known> known_calls() const;  // by call_text: what know() was told, and more
+  // Preparing kernels of many splits takes seconds; what an earlier run found out need not be asked
+  // again. `only`: there are no kernels to ask.
+  void know(std::map<std::string, Known> calls, bool only) {
+    known_ = std::move(calls);
+    only_known_ = only;
+    asked_ = false;
+  }
+  bool asked() const { return asked_; }  // about a call that was not known
 
  private:
   int find(const Graph& graph, const Node& node, const std::string& name);
@@ -89,6 +105,7 @@ class KernelBook {
   std::map<std::string, std::weak_ptr<Kernel>> living_;
   std::map<std::string, std::shared_ptr<Kernel>> kept_;  // of devices alone
   std::map<std::string, Known> known_;
+  bool only_known_ = false, asked_ = false;
   std::unique_ptr<CallTimer> timer_;
   bool learned_ = false;
 };

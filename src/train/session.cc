@@ -1,11 +1,14 @@
 #include "train/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <future>
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
+#include "execute/call_file.h"
 #include "train/device_link.h"
 #include "train/eager_steps.h"
 
@@ -119,9 +122,14 @@ void Session::start() {
     eager_ = std::make_unique<EagerSteps>(plan_, variables_);
     return;
   }
-  for (Prepared& prepared : plan_.prepared)
-    if (prepared.kernels.nodes.empty())
-      prepared.kernels = plan_.memory->book.kernels(prepared.graph);
+  try {
+    for (Prepared& prepared : plan_.prepared)
+      if (prepared.kernels.nodes.empty())
+        prepared.kernels = plan_.memory->book.kernels(prepared.graph);
+  } catch (const StaleCalls&) {
+    ::unlink(calls_path(plan_.memory->book).c_str());
+    throw;
+  }
   if (!variables_->on_host()) return start_device();
   release_code_pages();
   transient_ = Reservation(plan_.arena - plan_.layout.bytes);

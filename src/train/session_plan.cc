@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "execute/call_file.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
 #include "plan/split.h"
@@ -305,11 +306,14 @@ void make_all_pools(SessionPlanner& planner, PlanMemory& memory, const PlanOptio
   if (backend.on_host() || !memory.book.times_calls())
     return planner.make_pools(options.switches, within);
   const Bytes held = backend.held(), limit = held + backend.free();
+  const std::string path = calls_path(memory.book);
+  know_calls(memory.book, path);
   {
     const KernelBook::Timing timing(memory.book,
                                     std::min(options.budget.value_or(limit), limit) - held);
     planner.make_pools(options.switches, within);
   }
+  keep_calls(memory.book, path);
   if (memory.device_held) *memory.device_held += backend.held() - held;
 }
 
