@@ -29,9 +29,9 @@ struct RunOptions {
   std::string device = "cpu";
   std::optional<int> cuda;  // the GPU's number, where the device is one
   bool deterministic = true;
-  bool offload = true;              // on a GPU: optimiser state to the host where need be
+  bool offload = true;               // on a GPU: optimiser state to the host where need be
   std::optional<Bytes> host_memory;  // the most for it
-  bool memory_max = false;  // `memory` is what the device can give
+  bool memory_max = false;           // `memory` is what the device can give
   bool json = false;
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;

@@ -133,8 +133,8 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
                 .seed = options.seed,
                 .accumulate = accumulation_of(setup.compiled)};
   open_data(options, setup);
-  const bool described = purpose == Purpose::plan && options.cuda && !options.calls.empty() &&
-                         cuda_devices() == 0;
+  const bool described =
+      purpose == Purpose::plan && options.cuda && !options.calls.empty() && cuda_devices() == 0;
   CallFile calls;
   if (described) {
     calls = read_calls(options.calls);
@@ -164,12 +164,12 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   };
   Bytes host = 0;
   if (options.cuda && options.offload) host = options.host_memory.value_or(host_room().least() / 2);
-  PlanOptions plan_options{.budget = options.memory,
-                           .host = host,
-                           .switches = {.recompute = options.recompute, .split = options.split},
-                           .all = purpose == Purpose::plan || options.frontier ||
-                                  (options.json && !options.cuda),
-                           .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
+  PlanOptions plan_options{
+      .budget = options.memory,
+      .host = host,
+      .switches = {.recompute = options.recompute, .split = options.split},
+      .all = purpose == Purpose::plan || options.frontier || (options.json && !options.cuda),
+      .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
   if (described) {
     plan_options.memory->device_held = calls.held;
     plan_options.memory->book.know(std::move(calls.calls), true);

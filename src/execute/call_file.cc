@@ -45,7 +45,8 @@ std::string_view take(std::string_view& text, char end, const std::string& path)
 int64_t number(std::string_view word, const std::string& path) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size() || value < 0 || value > int64_t{1} << 60)
+  if (error != std::errc() || end != word.data() + word.size() || value < 0 ||
+      value > int64_t{1} << 60)
     throw DataError("[calls] " + path + ": expected a number, received '" +
                     std::string(word.substr(0, 40)) + "'");
   return value;

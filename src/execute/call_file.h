@@ -22,7 +22,7 @@ std::string calls_path(const KernelBook& book);
 // Tells the book what the file has; nothing where it is not there or not to be trusted.
 void know_calls(KernelBook& book, const std::string& path);
 void keep_calls(const KernelBook& book, const std::string& path);  // if there is news
-CallFile read_calls(const std::string& path);  // throws DataError
+CallFile read_calls(const std::string& path);                      // throws DataError
 
 // A GPU without kernels and memory: it can be planned for.
 std::unique_ptr<Backend> described_device(const CallFile& file);

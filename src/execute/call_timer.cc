@@ -11,10 +11,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kMostMs = 1200;     // of all calls
-constexpr double kShortMs = 0.2;     // shorter calls are timed many at once, as a recording
+constexpr double kMostMs = 1200;  // of all calls
+constexpr double kShortMs = 0.2;  // shorter calls are timed many at once, as a recording
 constexpr int kMostAtOnce = 16;
-constexpr int kLongRuns = 2;         // of a call that is not short
+constexpr int kLongRuns = 2;  // of a call that is not short
 constexpr Bytes kPattern = 64 * kKiB;
 
 double ms_since(Clock::time_point start) {
@@ -100,7 +100,8 @@ std::optional<double> CallTimer::ms(const Op& op, Kernel& kernel, const Metas& i
   run();  // code that is loaded on first use is loaded
   double least = work_.time_ms(run);
   if (least < kShortMs) {
-    const int count = std::clamp(static_cast<int>(kShortMs / std::max(least, 1e-3)), 2, kMostAtOnce);
+    const int count =
+        std::clamp(static_cast<int>(kShortMs / std::max(least, 1e-3)), 2, kMostAtOnce);
     const auto many = [&] {
       for (int i = 0; i < count; ++i) run();
     };

@@ -1,6 +1,6 @@
 // Recording: the steps of a plan become a few launches. A loop's body is recorded once and launched
-// in every trip, but for steps whose operands lie elsewhere from trip to trip (slices of the batch),
-// which are launched one by one.
+// in every trip, but for steps whose operands lie elsewhere from trip to trip (slices of the
+// batch), which are launched one by one.
 #include "execute/executor.h"
 
 namespace pl {

@@ -37,8 +37,9 @@ struct KernelBill {
 class StaleCalls : public BackendError {
  public:
   StaleCalls()
-      : BackendError("[prepare] expected the kernels that were planned with, received others: a "
-                     "library was replaced; run again") {}
+      : BackendError(
+            "[prepare] expected the kernels that were planned with, received others: a "
+            "library was replaced; run again") {}
 };
 
 class KernelBook {

@@ -245,7 +245,8 @@ void fill_from(const std::string& text, const Meta& meta, PhiloxKey key, const s
     if (static_cast<int64_t>(values->size()) != meta.elements())
       throw UserError("[model] " + path + ": expected " + std::to_string(meta.elements()) +
                       " initial values, received " + std::to_string(values->size()));
-    for (size_t i = 0; i < values->size() && range.first == 0; ++i) data[i] = static_cast<T>((*values)[i]);
+    for (size_t i = 0; i < values->size() && range.first == 0; ++i)
+      data[i] = static_cast<T>((*values)[i]);
     return;
   }
   const Draw draw = draw_of(checked_spec(text), meta.shape);

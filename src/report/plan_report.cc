@@ -217,8 +217,8 @@ std::string to_text(const PlanReport& r, bool color) {
   row("copy for checkpoints", r.snapshot);
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));
   if (r.host + r.staging > 0)
-    out += line("  %-24s %11s  pinned: optimiser state %s, inputs and results the rest\n",
-                "host", format_bytes(r.host + r.staging), format_bytes(r.host));
+    out += line("  %-24s %11s  pinned: optimiser state %s, inputs and results the rest\n", "host",
+                format_bytes(r.host + r.staging), format_bytes(r.host));
   if (!r.culprits.empty()) {
     out += "\nLargest values at the fullest step:\n";
     for (const LiveValue& value : r.culprits)

@@ -41,8 +41,7 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan
     variables_ = std::make_shared<Variables>(plan_.layout);
   } else {
     variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend, plan_.host_bytes);
-    auto weights =
-        std::async(std::launch::async, [&] { variables_->make_weights(network, seed); });
+    auto weights = std::async(std::launch::async, [&] { variables_->make_weights(network, seed); });
     start();
     for (auto& executor : executors_) executor->warm_up();
     for (auto& executor : executors_) executor->record();

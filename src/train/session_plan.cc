@@ -167,8 +167,8 @@ class SessionPlanner {
     point.bands = first.bands;
     point.recomputed = first.recomputed;
     // A body is recorded once.
-    const size_t launches =
-        bill.nodes + static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
+    const size_t launches = bill.nodes + static_cast<size_t>(point.recomputed.values /
+                                                             std::max<int64_t>(1, point.split));
     point.fixed = fixed(bill, point.arena - point.host_bytes, launches);
     point.ms += host_ms(point.host_bytes);
   }

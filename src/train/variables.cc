@@ -51,8 +51,7 @@ void* Variables::at(size_t i) const {
     device_->copy_out(copy_.data(), device_memory_->data(), on_device());
     device_->synchronize();
     if (pinned_)
-      std::memcpy(copy_.data() + on_device(), pinned_->data(),
-                  static_cast<size_t>(pinned_bytes()));
+      std::memcpy(copy_.data() + on_device(), pinned_->data(), static_cast<size_t>(pinned_bytes()));
   }
   return copy_.data() + layout_.entries[i].at;
 }

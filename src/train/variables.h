@@ -28,8 +28,8 @@ class Variables {
   Variables& operator=(const Variables&) = delete;
 
   void initialize(const Network& network, uint64_t seed);  // weights; slots become zero
-  // The same on a device, which has zeros, in two parts: the first works on the host alone, with all
-  // cores, while the device may be busy.
+  // The same on a device, which has zeros, in two parts: the first works on the host alone, with
+  // all cores, while the device may be busy.
   void make_weights(const Network& network, uint64_t seed);
   void send_weights();
 
@@ -42,12 +42,12 @@ class Variables {
   void adopt(const VariableLayout& layout);
 
   const VariableLayout& layout() const { return layout_; }
-  char* data() const;               // where kernels find them, but for those in host memory
-  char* place(size_t i) const;      // where kernels find one, in layout order
-  char* steps() const;              // on a device: what the arena has behind the variables
+  char* data() const;           // where kernels find them, but for those in host memory
+  char* place(size_t i) const;  // where kernels find one, in layout order
+  char* steps() const;          // on a device: what the arena has behind the variables
   char* pinned() const { return pinned_ ? pinned_->data() : nullptr; }
   Bytes pinned_bytes() const { return pinned_ ? pinned_->bytes() : 0; }
-  void clear();                     // on a device: zeros, in all of the arena
+  void clear();  // on a device: zeros, in all of the arena
   bool on_host() const { return !device_; }
   Bytes capacity() const {
     return device_ ? device_memory_->bytes() + pinned_bytes() : memory_.bytes();

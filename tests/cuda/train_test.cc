@@ -100,7 +100,8 @@ TEST_F(CudaTrainTest, SameBitsAgainAndWithinABudget) {
 }
 
 TEST_F(CudaTrainTest, OptimiserStateOnTheHostGivesTheSameBits) {
-  const Trained free = train("mlp", "cuda", 32), small = train("mlp", "cuda", 32, free.planned - 4 * kMiB);
+  const Trained free = train("mlp", "cuda", 32),
+                small = train("mlp", "cuda", 32, free.planned - 4 * kMiB);
   EXPECT_EQ(free.host, 0);
   EXPECT_GE(small.host, 2 * kMiB);
   EXPECT_LE(small.held, free.planned - 4 * kMiB);
