@@ -143,10 +143,35 @@ bool needs_binary(const Loss& loss) {
   return !loss.function && (loss.name == "hinge" || loss.name == "squared_hinge");
 }
 
+namespace {
+
+// As Keras before it calls a function of the user's: one of (n,) and (n, 1) takes the other's
+// shape, lest (n,) - (n, 1) become (n, n).
+void match_ranks(Tensor& a, Tensor& b) {
+  if (a.shape().rank() > b.shape().rank()) return match_ranks(b, a);
+  if (b.shape().rank() != a.shape().rank() + 1 || b.shape().back() != 1) return;
+  std::vector<Dim> dims = a.shape().dims();
+  if (dims.size() == 1) {
+    dims.push_back(1);
+    a = reshape(a, std::move(dims));
+  } else {
+    dims = b.shape().dims();
+    dims.pop_back();
+    b = reshape(b, std::move(dims));
+  }
+}
+
+}  // namespace
+
 LossResult loss_values(const Loss& loss, const Tensor& y_true, const Tensor& y_pred,
                        const Tensor& binary) {
   if (!loss.function) return get_loss(loss.name).values({loss, y_true, y_pred, binary});
-  return {loss.function(y_true, y_pred), {}, {}};
+  Tensor target = y_true, prediction = y_pred;
+  if (target.defined()) {
+    target = cast(target, prediction.dtype());
+    match_ranks(target, prediction);
+  }
+  return {loss.function(target, prediction), {}, {}};
 }
 
 Tensor mean_of_positions(const Tensor& x) {

@@ -99,7 +99,9 @@ LossResult sparse_categorical_crossentropy(const Call& given) {
     return result;
   }
   const Tensor p = widened(call.y_pred);
-  result.values = of_probabilities(one_hot(call.y_true, classes, p.dtype()), p);
+  const Tensor y = one_hot(call.y_true, classes, p.dtype());
+  // A label out of range has a row of zeros: 0 / 0, which is seen, rather than a loss of 0.
+  result.values = divide(of_probabilities(y, p), reduce_sum(y, {y.shape().rank() - 1}));
   result.scores = p;
   return result;
 }

@@ -66,9 +66,25 @@ std::string Spec::word(const std::string& key, const std::string& otherwise) con
   return otherwise;
 }
 
+namespace {
+
+// Keras takes a class's name too: HeNormal, L1L2, MaxNorm. As snake_case, but with L1L2 in two.
+std::string plain_name(const std::string& name) {
+  if (name == "L1L2") return "l1_l2";
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool upper = name[i] >= 'A' && name[i] <= 'Z';
+    if (upper && i > 0 && name[i - 1] >= 'a' && name[i - 1] <= 'z') out += '_';
+    out += upper ? static_cast<char>(name[i] - 'A' + 'a') : name[i];
+  }
+  return out;
+}
+
+}  // namespace
+
 Spec parse_spec(const char* what, const std::string& text, std::span<const SpecEntry> known) {
   const size_t colon = std::min(text.find(':'), text.size());
-  Spec spec{.name = text.substr(0, colon)};
+  Spec spec{.name = plain_name(text.substr(0, colon))};
   for (const SpecEntry& entry : known) {
     if (spec.name != entry.name) continue;
     const auto keys = parts(entry.keys, ' ');

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "op/pointwise.h"
@@ -71,6 +72,25 @@ class Writing {
   std::vector<Variable> written_;  // as finish() finds their next versions
 };
 
+void check_gradients(const GradientsAndVariables& list) {
+  if (list.empty()) throw UserError("[apply_gradients] expected gradients, received none");
+  std::set<const VariableState*> seen;
+  bool any = false;
+  for (const auto& [gradient, variable] : list) {
+    any = any || gradient.defined();
+    if (gradient.defined() && gradient.meta() != variable.meta())
+      throw UserError("[apply_gradients] " + variable.name() + ": expected a gradient of " +
+                      variable.meta().text() + ", received " + gradient.meta().text());
+    if (!seen.insert(variable.state().get()).second)
+      throw UserError("[apply_gradients] " + variable.name() +
+                      ": expected each variable once, received it twice; add its gradients first");
+  }
+  if (!any)
+    throw UserError("[apply_gradients] " + list.front().second.name() +
+                    ": expected a gradient of at least one variable, received none; the loss must "
+                    "be made of the model's outputs, inside the tape");
+}
+
 }  // namespace
 
 int64_t Optimizer::steps_done() const {
@@ -107,11 +127,7 @@ void Optimizer::make_shared_slots(Dtype dtype) {
 }
 
 void Optimizer::apply_gradients(const GradientsAndVariables& list) {
-  if (list.empty()) throw UserError("[apply_gradients] expected gradients, received none");
-  for (const auto& [gradient, variable] : list)
-    if (gradient.defined() && gradient.meta() != variable.meta())
-      throw UserError("[apply_gradients] " + variable.name() + ": expected a gradient of " +
-                      variable.meta().text() + ", received " + gradient.meta().text());
+  check_gradients(list);
   if (StepHooks* step = StepHooks::current()) return step->apply_gradients(*this, list);
   make_shared_slots(list.front().second.dtype());
   SlotVariables& own = *variables_;

@@ -114,7 +114,7 @@ class Function {
   template <class T>
   static constexpr bool kTensors = std::is_same_v<T, Tensors>;
   template <class T>
-  using Bound = std::conditional_t<kTensor<T>, Tensor, T>;
+  using Bound = std::conditional_t<kTensor<T>, Tensor, std::decay_t<const T>>;  // "text": a pointer
 
   template <class T>
   static void pack(const T& arg, Tensors& tensors, std::vector<std::string>& constants) {

@@ -124,8 +124,11 @@ std::string optimizer_names() {
 }
 
 OptimizerRef optimizer_from_name(const std::string& name) {
+  std::string plain = name;  // Keras takes the class's name too: "Adam"
+  for (char& c : plain)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   for (const Named& named : kNamed)
-    if (name == named.name) return named.make();
+    if (plain == named.name) return named.make();
   throw UserError("[compile] optimizer: expected one of " + optimizer_names() + ", received '" +
                   name + "'");
 }

@@ -2,6 +2,7 @@
 // steps before this one, computed on the host, so that no plan changes with them.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,10 @@ using ScheduleRef = std::shared_ptr<const LearningRateSchedule>;
 struct LearningRate {
   LearningRate(double rate) : value(rate) {}
   LearningRate(ScheduleRef schedule) : schedule(std::move(schedule)) {}
+  template <class Schedule>
+  requires std::derived_from<Schedule, LearningRateSchedule> LearningRate(
+      std::shared_ptr<Schedule> schedule)
+      : schedule(std::move(schedule)) {}
   double value = 0;
   ScheduleRef schedule;  // null: `value`
 };

@@ -47,7 +47,9 @@ void check_input(const Network& network, size_t i, const SampleSpec& sample) {
         "[fit] " + reader_of(network, i) + ": expected " +
         (vocabulary == kAnyInteger ? std::string("integers")
                                    : "tokens, integers below " + std::to_string(vocabulary)) +
-        " without x_scale, received " + x.text() + " times " + number_text(sample.x_scale));
+        ", received " + x.text() +
+        (scaled ? " times " + number_text(sample.x_scale) + "; leave x_scale out" : "") +
+        (is_floating(x.dtype) ? "; give them as int32" : ""));
 }
 
 std::string counted(size_t count, const char* what) {
@@ -59,7 +61,9 @@ void check_target(const Network& network, size_t output, const Head& head, const
   if (!head.loss) return;
   const auto target = target_meta(*head.loss, network.output_shapes()[output], dtype);
   if (!target) return;
-  const bool castable = is_floating(target->dtype) && y.dtype != Dtype::boolean;
+  // Labels in floating point, as NumPy reads them from a table, are cast as Keras casts them.
+  const bool castable =
+      y.dtype != Dtype::boolean && (is_floating(target->dtype) || is_floating(y.dtype));
   if (y.shape == target->shape && (y.dtype == target->dtype || castable)) return;
   const std::string of =
       network.output_shapes().size() > 1 ? " for output " + network.output_names()[output] : "";

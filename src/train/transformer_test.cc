@@ -156,7 +156,7 @@ TEST(Transformer, RefusesWhatIsNotTokens) {
               model.fit(y, tokens({2}, 1, 12), {.verbose = 0});
             }).find("expected targets of int32 (4"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { model.predict(y, {.x_scale = 0.5}); }).find("without x_scale"),
+  EXPECT_NE(refusal([&] { model.predict(y, {.x_scale = 0.5}); }).find("leave x_scale out"),
             std::string::npos);
   // Other integers are tokens too.
   Tensor wide({Dtype::int64, {1, 4}});
