@@ -92,8 +92,7 @@ TEST(KerasEdges, ClassNamesWorkAsNames) {
 }
 
 TEST(KerasEdges, FunctionsTakeStrings) {
-  CpuBackend backend(1);
-  const BackendScope scope(backend);
+  Runtime runtime({.threads = 1});
   auto scaled = function(
       [](const Tensor& x, const std::string& how) { return how == "double" ? scale(x, 2) : x; });
   EXPECT_EQ(scaled(floats({3}), "double").data_as<float>()[0], -6);
