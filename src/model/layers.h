@@ -114,6 +114,7 @@ LayerRef SeparableConv2D(int64_t filters, Pair kernel_size, SeparableConv2DOptio
 struct Conv2DTransposeOptions {
   Pair strides = 1;
   std::string padding = "valid";
+  std::optional<Pair> output_padding = {};  // pixels behind, fewer than strides; none: Keras's rule
   Pair dilation_rate = 1;
   std::string activation = "linear";
   bool use_bias = true;
@@ -158,7 +159,7 @@ LayerRef ZeroPadding2D(Padding2D padding = 1, std::string name = "");
 LayerRef Cropping2D(Padding2D cropping = 0, std::string name = "");
 
 struct UpSampling2DOptions {
-  std::string interpolation = "nearest";  // or "bilinear"
+  std::string interpolation = "nearest";  // or as Resizing's
   std::string name = "";
   std::string dtype = "";
 };
@@ -174,7 +175,7 @@ struct ReLUOptions {
 LayerRef ReLU(ReLUOptions options = {});
 LayerRef LeakyReLU(double negative_slope = 0.3, std::string name = "");
 LayerRef ELU(double alpha = 1, std::string name = "");
-LayerRef Softmax(int64_t axis = -1, std::string name = "");
+LayerRef Softmax(Axes axis = -1, std::string name = "");
 struct PReLUOptions {
   std::string alpha_initializer = "zeros";
   std::string alpha_regularizer = "";
@@ -189,6 +190,14 @@ LayerRef Flatten(std::string name = "");
 // Samples in another shape; one dimension may be -1, whatever is left.
 LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
 LayerRef Dropout(double rate, std::string name = "");
+struct DropoutOptions {
+  // What is dropped together, in the form of the input with its batch: 1 where one draw is for all,
+  // 0 for the input's own size, Keras's None.
+  std::vector<Dim> noise_shape = {};
+  std::string name = "";
+  std::string dtype = "";
+};
+LayerRef Dropout(double rate, DropoutOptions options);
 // Whole channels at once.
 LayerRef SpatialDropout1D(double rate, std::string name = "");
 LayerRef SpatialDropout2D(double rate, std::string name = "");
@@ -241,6 +250,7 @@ LayerRef TakePosition(int64_t position, std::string name = "");
 LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
 
 struct LayerNormalizationOptions {
+  Axes axis = -1;
   double epsilon = 1e-3;
   bool center = true;  // a beta
   bool scale = true;   // a gamma
@@ -255,8 +265,9 @@ struct LayerNormalizationOptions {
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
 
-// Channels along the last axis. While training, with the moments of the whole batch, whatever the
-// budget; else with moving averages of them, which no optimiser touches.
+// While training, with the moments of the whole batch, whatever the budget; else with moving
+// averages of them, which no optimiser touches. Positions that a mask leaves out are no part of
+// moments. Channels along another axis than the last cost copies.
 struct BatchNormalizationOptions {
   int64_t axis = -1;
   double momentum = 0.99;
@@ -295,13 +306,13 @@ struct GroupNormalizationOptions {
 LayerRef GroupNormalization(GroupNormalizationOptions options = {});
 // x over the root of the mean of its squares along the axis, times a scale.
 struct RMSNormalizationOptions {
-  int64_t axis = -1;
+  Axes axis = -1;
   double epsilon = 1e-6;
   std::string name = "";
   std::string dtype = "";
 };
 LayerRef RMSNormalization(RMSNormalizationOptions options = {});
-LayerRef UnitNormalization(int64_t axis = -1, std::string name = "");  // length 1 along the axis
+LayerRef UnitNormalization(Axes axis = -1, std::string name = "");  // length 1 along the axes
 
 // "ab,bc->ac", "abc,cde->abde", "...x,xy->...y": the kernel's dimensions are those of its letters.
 // output_shape without the batch; 0 for a size that is the input's.
