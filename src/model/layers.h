@@ -207,6 +207,7 @@ LayerRef SpatialDropout3D(double rate, std::string name = "");
 LayerRef GaussianNoise(double stddev, std::string name = "");
 LayerRef GaussianDropout(double rate, std::string name = "");
 LayerRef AlphaDropout(double rate, std::string name = "");
+LayerRef AlphaDropout(double rate, DropoutOptions options);
 // Hands its input on, and adds l1 * sum(|x|) + l2 * sum(x^2), divided by the batch, to the loss.
 struct ActivityRegularizationOptions {
   double l1 = 0;
@@ -430,6 +431,26 @@ LayerRef Identity(std::string name = "");
 // Any function of tensors with the batch as dimension 0, made of public op functions.
 using LambdaFunction = std::function<Tensor(const Tensors&)>;
 LayerRef Lambda(LambdaFunction function, std::string name = "");
+
+// Keras's other names.
+inline LayerRef MaxPool1D(int64_t pool_size = 2, Pooling1DOptions options = {}) {
+  return MaxPooling1D(pool_size, std::move(options));
+}
+inline LayerRef MaxPool2D(Pair pool_size = 2, MaxPooling2DOptions options = {}) {
+  return MaxPooling2D(pool_size, std::move(options));
+}
+inline LayerRef MaxPool3D(Triple pool_size = 2, Pooling3DOptions options = {}) {
+  return MaxPooling3D(pool_size, std::move(options));
+}
+inline LayerRef AvgPool1D(int64_t pool_size = 2, Pooling1DOptions options = {}) {
+  return AveragePooling1D(pool_size, std::move(options));
+}
+inline LayerRef AvgPool2D(Pair pool_size = 2, AveragePooling2DOptions options = {}) {
+  return AveragePooling2D(pool_size, std::move(options));
+}
+inline LayerRef AvgPool3D(Triple pool_size = 2, Pooling3DOptions options = {}) {
+  return AveragePooling3D(pool_size, std::move(options));
+}
 
 // Activations, by all of Keras's names, with its options behind them (model/spec.h): "relu",
 // "gelu" (exact), "gelu_tanh", "leaky_relu:0.1", "elu:alpha=0.5", "softmax:axis=1",

@@ -38,6 +38,7 @@ struct LSTMOptions {
   // Model::reset_state().
   bool stateful = false;
   int64_t batch_size = 0;  // of a stateful layer; Keras has it in the input's batch_shape
+  bool unroll = false;     // of no effect: all steps are one op
   std::string name = "";
   std::string dtype = "";
 };
@@ -65,6 +66,7 @@ struct GRUOptions {
   bool go_backwards = false;
   bool stateful = false;
   int64_t batch_size = 0;
+  bool unroll = false;
   bool reset_after = true;
   std::string name = "";
   std::string dtype = "";
@@ -91,6 +93,7 @@ struct SimpleRNNOptions {
   bool go_backwards = false;
   bool stateful = false;
   int64_t batch_size = 0;
+  bool unroll = false;
   std::string name = "";
   std::string dtype = "";
 };

@@ -196,6 +196,7 @@ struct ResizingOptions {
   std::string interpolation = "bilinear";  // or "nearest", "bicubic", "lanczos3", "lanczos5"
   bool crop_to_aspect_ratio = false;       // the largest window in the middle with the new shape
   bool pad_to_aspect_ratio = false;        // the smallest frame of fill_value with the new shape
+  std::string fill_mode = "constant";      // Keras's only one
   double fill_value = 0;
   bool antialias = false;  // a wider filter where images become smaller
   std::string name = "";

@@ -34,14 +34,13 @@ Tensor kept_ones(const LayerCall& call, const Shape& shape, double rate, Dtype d
   return dropout(fill(shape, 1, dtype, rows), call.step_params, rate, call.stream);
 }
 
-class DropoutLayer final : public NoiseLayer {
+// With what is dropped together: DropoutOptions::noise_shape.
+class SharedNoiseLayer : public NoiseLayer {
  public:
-  explicit DropoutLayer(double rate, DropoutOptions options = {})
+  SharedNoiseLayer(double rate, DropoutOptions options)
       : rate_(rate), noise_shape_(std::move(options.noise_shape)) {
-    if (rate != 1) expect_rate("Dropout", rate);
     set_common(*this, options);
   }
-  const char* kind() const override { return "Dropout"; }
   std::string config() const override { return number_text(rate_); }
   Shape build(const std::vector<Shape>& in) override {
     const Shape sample = NoiseLayer::build(in);
@@ -57,20 +56,35 @@ class DropoutLayer final : public NoiseLayer {
                       sample.text());
     return sample;
   }
+
+ protected:
+  // 0 or 1 / (1 - rate), of x's shape or one that broadcasts to it.
+  Tensor noise(const LayerCall& call) const {
+    const Tensor& x = call.in[0];
+    Shape shape = x.shape();
+    for (int d = 0; d < shape.rank() && !noise_shape_.empty(); ++d)
+      if (noise_shape_[static_cast<size_t>(d)] == 1) shape[d] = 1;
+    const bool rows = noise_shape_.empty() || noise_shape_[0] == 0;
+    return kept_ones(call, shape, rate_, x.dtype(), rows);
+  }
+  double rate_;
+  std::vector<Dim> noise_shape_;
+};
+
+class DropoutLayer final : public SharedNoiseLayer {
+ public:
+  explicit DropoutLayer(double rate, DropoutOptions options = {})
+      : SharedNoiseLayer(rate, std::move(options)) {
+    if (rate != 1) expect_rate("Dropout", rate);
+  }
+  const char* kind() const override { return "Dropout"; }
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     if (!call.training || rate_ == 0) return x;
     if (rate_ == 1) return scale(x, 0);
-    if (noise_shape_.empty()) return dropout(x, call.step_params, rate_, call.stream);
-    Shape shape = x.shape();
-    for (int d = 0; d < shape.rank(); ++d)
-      if (noise_shape_[static_cast<size_t>(d)] == 1) shape[d] = 1;
-    return multiply(x, kept_ones(call, shape, rate_, x.dtype(), noise_shape_[0] == 0));
+    return noise_shape_.empty() ? dropout(x, call.step_params, rate_, call.stream)
+                                : multiply(x, noise(call));
   }
-
- private:
-  double rate_;
-  std::vector<Dim> noise_shape_;
 };
 
 class SpatialDropoutLayer final : public NoiseLayer {
@@ -121,24 +135,23 @@ class GaussianLayer final : public NoiseLayer {
   double stddev_;
 };
 
-class AlphaDropoutLayer final : public NoiseLayer {
+class AlphaDropoutLayer final : public SharedNoiseLayer {
  public:
-  explicit AlphaDropoutLayer(double rate) : rate_(rate) { expect_rate("AlphaDropout", rate); }
+  explicit AlphaDropoutLayer(double rate, DropoutOptions options = {})
+      : SharedNoiseLayer(rate, std::move(options)) {
+    expect_rate("AlphaDropout", rate);
+  }
   const char* kind() const override { return "AlphaDropout"; }
-  std::string config() const override { return number_text(rate_); }
   // With k 1 where kept: a * (x * k + low * (1 - k)) + b, low what selu tends to.
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     if (!call.training || rate_ == 0) return x;
     const double low = -1.6732632423543772848 * 1.0507009873554804934;
     const double a = 1 / std::sqrt((1 - rate_) * (1 + rate_ * low * low)), b = -a * low * rate_;
-    const Tensor kept = scale(kept_ones(call, x.shape(), rate_, x.dtype()), 1 - rate_);
+    const Tensor kept = scale(noise(call), 1 - rate_);
     const Tensor mixed = add(multiply(x, kept), scale(kept, -low, low));
     return scale(mixed, a, b);
   }
-
- private:
-  double rate_;
 };
 
 class ActivityRegularizationLayer final : public NoiseLayer {
@@ -188,6 +201,9 @@ LayerRef GaussianDropout(double rate, std::string name) {
 }
 LayerRef AlphaDropout(double rate, std::string name) {
   return named<AlphaDropoutLayer>(std::move(name), rate);
+}
+LayerRef AlphaDropout(double rate, DropoutOptions options) {
+  return LayerRef(std::make_shared<AlphaDropoutLayer>(rate, std::move(options)));
 }
 LayerRef ActivityRegularization(ActivityRegularizationOptions options) {
   return LayerRef(std::make_shared<ActivityRegularizationLayer>(options));

@@ -1,4 +1,4 @@
-// ZeroPadding2D, Cropping2D, UpSampling2D and Resizing.
+// ZeroPadding2D, Cropping2D, UpSampling2D, Resizing and CenterCrop.
 #include <algorithm>
 
 #include "base/error.h"
@@ -76,11 +76,41 @@ class UpSampling2DLayer final : public Layer {
   UpSampling2DOptions options_;
 };
 
+// The window in the middle; where images are smaller, the largest one with its shape, resized.
+class CenterCropLayer final : public Layer {
+ public:
+  CenterCropLayer(Pair size, std::string given_name) : size_(size) {
+    expect_positive("CenterCrop", "height and width", size_);
+    name = std::move(given_name);
+  }
+  const char* kind() const override { return "CenterCrop"; }
+  std::string config() const override { return text_of(size_); }
+  Shape build(const std::vector<Shape>& in) override {
+    const Shape& image = expect_image(in);
+    if (image[0] < 1 || image[1] < 1)
+      throw UserError("expected images with at least one pixel, received " + image.text());
+    return {size_.value[0], size_.value[1], image[2]};
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    const Dim height = x.shape()[1] - size_.value[0], width = x.shape()[2] - size_.value[1];
+    if (height < 0 || width < 0) return resize(crop_to_ratio(x, size_.value), size_.value);
+    const Dim top = height / 2, left = width / 2;
+    return height + width == 0 ? x : crop(x, {top, height - top, left, width - left});
+  }
+
+ private:
+  Pair size_;
+};
+
 class ResizingLayer final : public Layer {
  public:
   ResizingLayer(Pair size, ResizingOptions options) : size_(size), options_(std::move(options)) {
     expect_positive("Resizing", "height and width", size_);
     expect_interpolation("Resizing", options_.interpolation);
+    if (options_.fill_mode != "constant")
+      throw UserError("[Resizing] fill_mode: expected 'constant', received '" + options_.fill_mode +
+                      "'");
     if (options_.crop_to_aspect_ratio && options_.pad_to_aspect_ratio)
       throw UserError(
           "[Resizing] expected crop_to_aspect_ratio or pad_to_aspect_ratio, received both");
@@ -143,6 +173,9 @@ LayerRef Cropping2D(Padding2D cropping, std::string name) {
 }
 LayerRef Resizing(int64_t height, int64_t width, ResizingOptions options) {
   return LayerRef(std::make_shared<ResizingLayer>(Pair(height, width), std::move(options)));
+}
+LayerRef CenterCrop(int64_t height, int64_t width, std::string name) {
+  return LayerRef(std::make_shared<CenterCropLayer>(Pair(height, width), std::move(name)));
 }
 LayerRef UpSampling2D(Pair size, UpSampling2DOptions options) {
   return LayerRef(std::make_shared<UpSampling2DLayer>(size, std::move(options)));

@@ -60,6 +60,8 @@ void add_sizes(std::map<std::string, LayerCase>& cases) {
   resized("resizing_cropped", {4, 9, 2},
           Resizing(6, 5,
                    {.interpolation = "lanczos3", .crop_to_aspect_ratio = true, .antialias = true}));
+  resized("center_crop", {7, 6, 2}, CenterCrop(4, 3));
+  resized("center_crop_smaller", {3, 6, 2}, CenterCrop(5, 4));
   resized("up_sampling_lanczos5", {3, 4, 2},
           UpSampling2D(Pair(2, 3), {.interpolation = "lanczos5"}));
 }
@@ -83,11 +85,27 @@ void add_axes(std::map<std::string, LayerCase>& cases) {
       behind_mask({5, 3}, {BatchNormalization({.name = "n"}), GlobalAveragePooling1D()}));
 }
 
+// What a mask leaves out of one input does not count in the other's product, maximum or minimum.
+void add_merges(std::map<std::string, LayerCase>& cases) {
+  const std::pair<std::string, LayerRef> layers[] = {
+      {"multiply", Multiply()}, {"maximum", Maximum()}, {"minimum", Minimum()}};
+  for (const auto& [name, layer] : layers)
+    for (const bool both : {true, false})
+      cases[name + (both ? "_masked" : "_one_masked")] = {
+          {{5, 3}, {5, 3}},
+          [layer = layer, both](const std::vector<Symbolic>& in) {
+            const Symbolic second = both ? Masking(0.0)(in[1]) : in[1];
+            return layer(std::vector<Symbolic>{Masking(0.0)(in[0]), second});
+          },
+          kLate};
+}
+
 void expect_all(Dtype dtype) {
   std::map<std::string, LayerCase> cases;
   add_transposed(cases);
   add_sizes(cases);
   add_axes(cases);
+  add_merges(cases);
   expect_cases(kFile, "cases", cases, dtype);
 }
 

@@ -65,6 +65,8 @@ def cases():
         layers.Resizing(6, 5, "lanczos3", crop_to_aspect_ratio=True, antialias=True, dtype="float32"))
     yield "up_sampling_lanczos5", [(3, 4, 2)], 1, one(
         layers.UpSampling2D((2, 3), interpolation="lanczos5", dtype="float32"))
+    yield "center_crop", [(7, 6, 2)], 1, one(layers.CenterCrop(4, 3))
+    yield "center_crop_smaller", [(3, 6, 2)], 1, one(layers.CenterCrop(5, 4, dtype="float32"))
     yield "layer_norm_two_axes", [(3, 4)], 1, one(layers.LayerNormalization(axis=[1, 2], name="n"))
     yield "layer_norm_first_axis", [(3, 4, 2)], 1, one(layers.LayerNormalization(axis=1, scale=False, name="n"))
     yield "layer_norm_outer_axes", [(3, 4, 2)], 1, one(layers.LayerNormalization(axis=[1, 3], name="n"))
@@ -74,6 +76,10 @@ def cases():
     yield "batch_norm_first_axis", [(3, 4)], 1, one(layers.BatchNormalization(axis=1, name="n"))
     yield "spatial_dropout_masked", [(5, 3)], LATE, masked(
         layers.SpatialDropout1D(0.5), layers.GlobalAveragePooling1D())
+    for layer in ("Multiply", "Maximum", "Minimum"):
+        yield f"{layer.lower()}_masked", [(5, 3), (5, 3)], LATE, more.masked_pair(getattr(layers, layer)())
+        yield f"{layer.lower()}_one_masked", [(5, 3), (5, 3)], LATE, lambda a, b, layer=layer: getattr(
+            layers, layer)()([layers.Masking()(a), b])
     yield "batch_norm_masked_inference", [(5, 3)], LATE, masked(
         layers.BatchNormalization(name="n"), layers.GlobalAveragePooling1D())
 
