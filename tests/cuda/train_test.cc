@@ -13,6 +13,7 @@ struct Trained {
   std::vector<double> losses;
   uint64_t state = 0;
   Bytes arena = 0, used = 0, planned = 0, held = 0;
+  Bytes host = 0;
   int64_t split = 1;
 };
 
@@ -45,6 +46,7 @@ Trained train(const std::string& model, const std::string& device, int64_t batch
                  .used = session.used_bytes(),
                  .planned = session.plan().process()};
   result.split = setup.report.split;
+  result.host = session.variables().pinned_bytes();
   if (device == "cuda") result.held = setup.backend->held();
   return result;
 }
@@ -95,6 +97,16 @@ TEST_F(CudaTrainTest, SameBitsAgainAndWithinABudget) {
   EXPECT_LT(small.arena, free.arena);
   EXPECT_EQ(free.state, small.state);
   expect_promise(small);
+}
+
+TEST_F(CudaTrainTest, OptimiserStateOnTheHostGivesTheSameBits) {
+  const Trained free = train("mlp", "cuda", 32),
+                small = train("mlp", "cuda", 32, free.planned - 4 * kMiB);
+  EXPECT_EQ(free.host, 0);
+  EXPECT_GE(small.host, 2 * kMiB);
+  EXPECT_LE(small.held, free.planned - 4 * kMiB);
+  EXPECT_EQ(free.state, small.state);
+  EXPECT_EQ(small.arena, small.used);
 }
 
 TEST_F(CudaTrainTest, SplitBatchesAddUp) {
