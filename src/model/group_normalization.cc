@@ -110,8 +110,7 @@ class RMSNormalizationLayer final : public Layer {
   }
   Tensor call(const LayerCall& call) const override {
     const Tensor x = cast(call.in[0], wide(call.in[0].dtype()));
-    const std::vector<int64_t> axes =
-        axes_behind_batch(options_.axis, x.shape().without_front());
+    const std::vector<int64_t> axes = axes_behind_batch(options_.axis, x.shape().without_front());
     std::vector<Dim> dims(static_cast<size_t>(x.shape().rank()), 1);
     for (int64_t axis : axes) dims[static_cast<size_t>(axis)] = x.shape()[static_cast<int>(axis)];
     const Tensor squares = reduce_mean(square(x), axes, true);

@@ -161,8 +161,9 @@ class BatchNormalizationLayer final : public Layer {
                               const std::vector<int64_t>& order) const {
     const Shape& shape = given.shape();
     if (mask.shape().rank() != shape.rank() - 1)
-      throw UserError("[BatchNormalization] expected a mask with one dimension less than the input " +
-                      shape.text() + ", received " + mask.shape().text());
+      throw UserError(
+          "[BatchNormalization] expected a mask with one dimension less than the input " +
+          shape.text() + ", received " + mask.shape().text());
     const Tensor wide_given = cast(given, wide(given.dtype()));
     Shape column = shape;
     column[shape.rank() - 1] = 1;

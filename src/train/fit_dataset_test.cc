@@ -121,17 +121,17 @@ TEST(FitDataset, StepsOfEvaluationAndPrediction) {
   // Data without end can be validated on and predicted so.
   const Dataset endless = Dataset::from_tensor_slices({data.x, data.y}).repeat().batch(8);
   EXPECT_EQ(model.predict(endless, {.steps = 3}).shape(), (Shape{24, 3}));
-  const History history =
-      model.fit(data.x, data.y,
-                {.batch_size = 8,
-                 .validation_data = Data(endless),
-                 .verbose = 0,
-                 .threads = 1,
-                 .validation_steps = 2});
+  const History history = model.fit(data.x, data.y,
+                                    {.batch_size = 8,
+                                     .validation_data = Data(endless),
+                                     .verbose = 0,
+                                     .threads = 1,
+                                     .validation_steps = 2});
   EXPECT_EQ(history.history.at("val_loss")[0],
             model.evaluate(first.x, first.y, {.batch_size = 8, .threads = 1})["loss"]);
-  EXPECT_NE(message_of([&] { model.evaluate(data.x, data.y, {.steps = -1}); })
-                .find("[evaluate] steps: expected 0 or more, received -1"),
+  EXPECT_NE(message_of([&] {
+              model.evaluate(data.x, data.y, {.steps = -1});
+            }).find("[evaluate] steps: expected 0 or more, received -1"),
             std::string::npos);
 }
 

@@ -417,9 +417,9 @@ std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_
   const size_t updates = list.size();
   for (size_t s = 0; s < updates && options.accumulate > 1; ++s)
     list.push_back({StepKind::train, list[s].batch, true});
-  for (const Signature& signature :
-       signatures_for(StepKind::evaluate, validation_batch(options),
-                      samples_in(test_samples, validation_batch(options), options.validation_steps)))
+  for (const Signature& signature : signatures_for(
+           StepKind::evaluate, validation_batch(options),
+           samples_in(test_samples, validation_batch(options), options.validation_steps)))
     list.push_back(signature);
   return list;
 }

@@ -329,8 +329,8 @@ void Model::reset_state(const std::string& layer) {
   bool found = false;
   for (size_t i = 0; i < state_->network.weights().size(); ++i) {
     const NetworkWeight& weight = state_->network.weights()[i];
-    const bool named = layer.empty() || ("/" + weight.path).find("/" + layer + "/") !=
-                                            std::string::npos;
+    const bool named =
+        layer.empty() || ("/" + weight.path).find("/" + layer + "/") != std::string::npos;
     if (!weight.carried || !named) continue;
     found = true;
     if (!state_->variables) continue;  // they start as zeros

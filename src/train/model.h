@@ -152,7 +152,7 @@ struct FitOptions {
   // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
   // named. Of training samples only.
   std::map<int64_t, double> class_weight = {};
-  int64_t initial_epoch = 0;                // epochs before this one are done already
+  int64_t initial_epoch = 0;  // epochs before this one are done already
   // 0: one pass over the samples. Else the next epoch goes on where one ends; where the samples
   // end, they begin anew (Keras cuts that epoch short and warns).
   int64_t steps_per_epoch = 0;

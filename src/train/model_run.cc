@@ -371,8 +371,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
                         .callbacks = options.callbacks,
                         .carried = carried_weights(state_->network)};
   TestCallbacks callbacks(model);
-  const Evaluated evaluation =
-      pl::evaluate(session, data, call.batch(), &callbacks, options.steps);
+  const Evaluated evaluation = pl::evaluate(session, data, call.batch(), &callbacks, options.steps);
   Results results{{"loss", evaluation.loss}};
   const std::vector<std::string> names = log_names(session.plan());
   for (size_t m = 0; m < names.size(); ++m) results[names[m]] = evaluation.metrics[m];

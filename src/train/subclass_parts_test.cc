@@ -91,8 +91,8 @@ TEST(SubclassParts, LayersThatAreCalledTwiceShareTheirWeights) {
                  turn = Dense(5, {.activation = "tanh", .name = "turn"});
   Siamese subclass;
   Model other({left, right},
-              {Dense(1, {.name = "head"})(Subtract()({turn(turn(norm(tower(left)))),
-                                                       turn(turn(norm(tower(right))))}))});
+              {Dense(1, {.name = "head"})(
+                  Subtract()({turn(turn(norm(tower(left)))), turn(turn(norm(tower(right))))}))});
   const CompileOptions options{.optimizer = "adam", .loss = "mse"};
   subclass.compile(options);
   other.compile(options);

@@ -22,25 +22,24 @@ LayerCase behind_mask(Shape shape, std::vector<LayerRef> stack) {
 void add_transposed(std::map<std::string, LayerCase>& cases) {
   cases["transpose1d_more"] =
       one({4, 2}, Conv1DTranspose(3, 3, {.strides = 3, .output_padding = 2, .name = "c"}));
-  cases["transpose2d_more_same"] = one(
-      {3, 4, 2},
-      Conv2DTranspose(
-          3, {3, 4},
-          {.strides = {2, 3}, .padding = "same", .output_padding = Pair(0, 2), .name = "c"}));
-  cases["transpose2d_more_valid"] = one(
-      {3, 2, 2},
-      Conv2DTranspose(
-          2, {2, 3},
-          {.strides = {3, 2}, .output_padding = Pair(2, 0), .use_bias = false, .name = "c"}));
-  cases["transpose2d_none_more"] =
+  cases["transpose2d_more_same"] =
+      one({3, 4, 2},
+          Conv2DTranspose(
+              3, {3, 4},
+              {.strides = {2, 3}, .padding = "same", .output_padding = Pair(0, 2), .name = "c"}));
+  cases["transpose2d_more_valid"] =
       one({3, 2, 2},
-          Conv2DTranspose(2, 1,
-                          {.strides = 3, .padding = "same", .output_padding = 0, .name = "c"}));
-  cases["transpose3d_more_same"] = one(
-      {2, 3, 2, 2},
-      Conv3DTranspose(
-          2, {3, 2, 3},
-          {.strides = {2, 2, 3}, .padding = "same", .output_padding = Triple(1), .name = "c"}));
+          Conv2DTranspose(
+              2, {2, 3},
+              {.strides = {3, 2}, .output_padding = Pair(2, 0), .use_bias = false, .name = "c"}));
+  cases["transpose2d_none_more"] = one(
+      {3, 2, 2},
+      Conv2DTranspose(2, 1, {.strides = 3, .padding = "same", .output_padding = 0, .name = "c"}));
+  cases["transpose3d_more_same"] =
+      one({2, 3, 2, 2},
+          Conv3DTranspose(
+              2, {3, 2, 3},
+              {.strides = {2, 2, 3}, .padding = "same", .output_padding = Triple(1), .name = "c"}));
 }
 
 // Keras resizes in float32 whatever the dtype is.
@@ -117,9 +116,8 @@ TEST(KerasLayers4, LayersWhileTraining) {
   cases["batch_norm_masked"] =
       behind_mask({5, 3}, {BatchNormalization({.momentum = 0.7, .name = "n"})});
   cases["batch_norm_masked_plain"] = behind_mask(
-      {5, 3},
-      {BatchNormalization({.momentum = 0.7, .center = false, .scale = false, .name = "n"}),
-       GlobalAveragePooling1D()});
+      {5, 3}, {BatchNormalization({.momentum = 0.7, .center = false, .scale = false, .name = "n"}),
+               GlobalAveragePooling1D()});
   cases["batch_norm_masked_first_axis"] =
       behind_mask({5, 3}, {BatchNormalization({.axis = 1, .momentum = 0.7, .name = "n"})});
   cases["batch_norm_middle_axis"] =
@@ -151,8 +149,8 @@ std::map<std::string, std::vector<LayerRef>> stateful_networks() {
        {SimpleRNN(
            3, {.activation = "softsign", .stateful = true, .batch_size = kBatch, .name = "r"})}},
       {"two",
-       {SimpleRNN(
-            3, {.return_sequences = true, .stateful = true, .batch_size = kBatch, .name = "r"}),
+       {SimpleRNN(3,
+                  {.return_sequences = true, .stateful = true, .batch_size = kBatch, .name = "r"}),
         GRU(2, {.stateful = true, .batch_size = kBatch, .name = "r2"})}},
       {"bidirectional", {Bidirectional(LSTM(2, lstm), {.name = "b"})}},
   };
