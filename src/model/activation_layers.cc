@@ -41,6 +41,26 @@ class ActivationLayer final : public ActivationBase {
   std::string activation_;
 };
 
+// Over several axes at once.
+class SoftmaxLayer final : public ActivationBase {
+ public:
+  explicit SoftmaxLayer(Axes axes) : axes_(std::move(axes)) {}
+  const char* kind() const override { return "Softmax"; }
+  Shape build(const std::vector<Shape>& in) override {
+    axes_behind_batch(axes_, ActivationBase::build(in));
+    return in[0];
+  }
+  Tensor call(const LayerCall& call) const override {
+    const Tensor& x = call.in[0];
+    const std::vector<int64_t> axes = axes_behind_batch(axes_, x.shape().without_front());
+    const Tensor raised = exp(subtract(x, reduce_max(x, axes, true)));
+    return divide(raised, reduce_sum(raised, axes, true));
+  }
+
+ private:
+  Axes axes_;
+};
+
 // slope * (x - threshold) below the threshold, x above it, at most max_value.
 class ReLULayer final : public ActivationBase {
  public:
@@ -127,8 +147,10 @@ LayerRef ELU(double alpha, std::string name) {
 LayerRef PReLU(PReLUOptions options) {
   return LayerRef(std::make_shared<PReLULayer>(std::move(options)));
 }
-LayerRef Softmax(int64_t axis, std::string name) {
-  return named<ActivationLayer>(std::move(name), "Softmax", "softmax:axis=" + std::to_string(axis));
+LayerRef Softmax(Axes axis, std::string name) {
+  if (axis.value.size() != 1) return named<SoftmaxLayer>(std::move(name), std::move(axis));
+  return named<ActivationLayer>(std::move(name), "Softmax",
+                                "softmax:axis=" + std::to_string(axis.value[0]));
 }
 
 }  // namespace pl

@@ -21,6 +21,9 @@ class Conv2DTransposeLayer final : public Layer {
     expect_positive(layer, "strides", options_.strides);
     expect_positive(layer, "dilation_rate", options_.dilation_rate);
     expect_padding(layer, options_.padding);
+    for (size_t i : {0u, 1u})
+      if (options_.output_padding)
+        expect_output_padding(layer, options_.output_padding->value[i], options_.strides.value[i]);
     check_activation(options_.activation);
     check_rules(kernel_rules(options_));
     check_rules(bias_rules(options_));
@@ -67,15 +70,15 @@ class Conv2DTransposeLayer final : public Layer {
   }
 
  private:
-  // Of one sample: stride times as large, and with 'valid' what the kernel reaches beyond that.
-  Shape output_shape(const Shape& image) const {
+  Shape output_shape(const Shape& image) const {  // of one sample
     Shape out{0, 0, filters_};
     for (int axis : {0, 1}) {
       const auto i = static_cast<size_t>(axis);
-      const Dim stride = options_.strides.value[i];
       const Dim reach = (kernel_.value[i] - 1) * options_.dilation_rate.value[i] + 1;
-      out[axis] = image[axis] * stride;
-      if (options_.padding == "valid") out[axis] += std::max<Dim>(reach - stride, 0);
+      std::optional<Dim> more;
+      if (options_.output_padding) more = options_.output_padding->value[i];
+      out[axis] = transposed_size(image[axis], reach, options_.strides.value[i],
+                                  options_.padding == "same", more);
     }
     return out;
   }

@@ -99,19 +99,21 @@ class RMSNormalizationLayer final : public Layer {
   }
   const char* kind() const override { return "RMSNormalization"; }
   Shape build(const std::vector<Shape>& in) override {
-    const Dim size = expect_one(in)[sample_axis(options_.axis, in[0])];
-    if (!weights_.empty() && weights_[0].shape != Shape{size})
-      throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
+    std::vector<Dim> sizes;
+    for (int64_t axis : axes_behind_batch(options_.axis, expect_one(in)))
+      sizes.push_back(in[0][static_cast<int>(axis) - 1]);
+    if (!weights_.empty() && weights_[0].shape != Shape(sizes))
+      throw UserError("expected " + weights_[0].shape.text() +
                       " features as in its first call, received " + in[0].text());
-    if (weights_.empty()) add_weight("scale", Shape{size}, "ones");
+    if (weights_.empty()) add_weight("scale", Shape(sizes), "ones");
     return in[0];
   }
   Tensor call(const LayerCall& call) const override {
     const Tensor x = cast(call.in[0], wide(call.in[0].dtype()));
-    const int axis = sample_axis(options_.axis, x.shape().without_front()) + 1;
+    const std::vector<int64_t> axes = axes_behind_batch(options_.axis, x.shape().without_front());
     std::vector<Dim> dims(static_cast<size_t>(x.shape().rank()), 1);
-    dims[static_cast<size_t>(axis)] = x.shape()[axis];
-    const Tensor squares = reduce_mean(square(x), {axis}, true);
+    for (int64_t axis : axes) dims[static_cast<size_t>(axis)] = x.shape()[static_cast<int>(axis)];
+    const Tensor squares = reduce_mean(square(x), axes, true);
     const Tensor y = divide(x, sqrt(scale(squares, 1, options_.epsilon)));
     return cast(multiply(y, reshape(call.weights[0], dims)), call.in[0].dtype());
   }
@@ -122,22 +124,22 @@ class RMSNormalizationLayer final : public Layer {
 
 class UnitNormalizationLayer final : public Layer {
  public:
-  UnitNormalizationLayer(int64_t axis, std::string given_name) : axis_(axis) {
+  UnitNormalizationLayer(Axes axis, std::string given_name) : axis_(std::move(axis)) {
     name = std::move(given_name);
   }
   const char* kind() const override { return "UnitNormalization"; }
   bool supports_masking() const override { return true; }
   Shape build(const std::vector<Shape>& in) override {
-    sample_axis(axis_, expect_one(in));
+    axes_behind_batch(axis_, expect_one(in));
     return in[0];
   }
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
-    return unit_length(x, {sample_axis(axis_, x.shape().without_front()) + 1});
+    return unit_length(x, axes_behind_batch(axis_, x.shape().without_front()));
   }
 
  private:
-  int64_t axis_;
+  Axes axis_;
 };
 
 }  // namespace
@@ -148,8 +150,8 @@ LayerRef GroupNormalization(GroupNormalizationOptions options) {
 LayerRef RMSNormalization(RMSNormalizationOptions options) {
   return LayerRef(std::make_shared<RMSNormalizationLayer>(std::move(options)));
 }
-LayerRef UnitNormalization(int64_t axis, std::string name) {
-  return LayerRef(std::make_shared<UnitNormalizationLayer>(axis, std::move(name)));
+LayerRef UnitNormalization(Axes axis, std::string name) {
+  return LayerRef(std::make_shared<UnitNormalizationLayer>(std::move(axis), std::move(name)));
 }
 
 }  // namespace pl

@@ -1,5 +1,7 @@
 #include "model/layer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/constraint.h"
 #include "model/initializer.h"
@@ -14,6 +16,21 @@ int64_t Layer::parameters() const {
   for (const Weight& weight : weights_)
     if (!weight.owner) count += weight.shape.elements();
   return count;
+}
+
+std::vector<int64_t> axes_behind_batch(const Axes& axes, const Shape& sample) {
+  std::vector<int64_t> list;
+  const int64_t rank = sample.rank() + 1;
+  for (int64_t given : axes.value) {
+    const int64_t axis = given < 0 ? given + rank : given;
+    if (axis < 1 || axis >= rank || std::find(list.begin(), list.end(), axis) != list.end())
+      throw UserError("expected axes behind the batch, each once, received " +
+                      std::to_string(given) + " for " + sample.text());
+    list.push_back(axis);
+  }
+  if (list.empty()) throw UserError("expected at least one axis, received none");
+  std::sort(list.begin(), list.end());
+  return list;
 }
 
 void check_rules(const WeightRules& rules) {

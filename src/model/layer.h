@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,7 +33,18 @@ struct Weight {
   std::string constraint = "";   // model/constraint.h; applied behind each update
   std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
   std::optional<Policy> dtype = {};  // of the layer inside its layer that uses it
+  bool carried = false;  // from batch to batch, in any mode; Model::reset_state() makes it zero
 };
+
+// One axis or several, as Keras counts them: the batch is 0, -1 the last.
+struct Axes {
+  Axes(std::integral auto one) : value{static_cast<int64_t>(one)} {}
+  Axes(std::initializer_list<int64_t> all) : value(all) {}
+  std::vector<int64_t> value;
+};
+// Of a tensor with the batch as dimension 0, sorted; throws UserError on axes that it does not have
+// and on the batch.
+std::vector<int64_t> axes_behind_batch(const Axes& axes, const Shape& sample);
 
 // How a weight starts and what it is held to, in the words of the layer's options.
 struct WeightRules {

@@ -24,7 +24,14 @@ int64_t stream_of(const std::string& name, size_t call) {
 
 }  // namespace
 
-LayerContext::LayerContext() : previous_(current_context) { current_context = this; }
+LayerContext::LayerContext(bool sketches) : previous_(current_context), sketches_(sketches) {
+  current_context = this;
+}
+bool LayerContext::sketching() {
+  for (const LayerContext* at = current_context; at; at = at->previous_)
+    if (at->sketches_) return true;
+  return false;
+}
 LayerContext::~LayerContext() { current_context = previous_; }
 LayerContext* LayerContext::current() { return current_context; }
 
@@ -49,7 +56,8 @@ Tensors with_first(const Tensor& first, Tensors more) {
 class FunctionLayer::Building final : public LayerContext {
  public:
   Building(FunctionLayer& owner, Recorder& recorder, const Tensors& inputs)
-      : owner_(owner),
+      : LayerContext(true),
+        owner_(owner),
         recorder_(recorder),
         inputs_(inputs),
         params_(recorder.input("step_params", step_params_meta(), false)) {}

@@ -20,13 +20,16 @@ class LayerContext {
   // Whether it belongs to this model, which then calls itself as usual; others are its layers.
   virtual bool runs(const void* /*model*/) const { return false; }
   static LayerContext* current();  // null outside of a model's call()
+  // Whether some context around runs call() on symbols to find its layers and shapes.
+  static bool sketching();
 
  protected:
-  LayerContext();
+  explicit LayerContext(bool sketches = false);
   ~LayerContext();
 
  private:
   LayerContext* previous_;
+  bool sketches_;
 };
 
 // A function of tensors made of layers, such as call() of a subclassed model, as one layer: `build`

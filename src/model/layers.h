@@ -114,6 +114,7 @@ LayerRef SeparableConv2D(int64_t filters, Pair kernel_size, SeparableConv2DOptio
 struct Conv2DTransposeOptions {
   Pair strides = 1;
   std::string padding = "valid";
+  std::optional<Pair> output_padding = {};  // pixels behind, fewer than strides; none: Keras's rule
   Pair dilation_rate = 1;
   std::string activation = "linear";
   bool use_bias = true;
@@ -158,7 +159,7 @@ LayerRef ZeroPadding2D(Padding2D padding = 1, std::string name = "");
 LayerRef Cropping2D(Padding2D cropping = 0, std::string name = "");
 
 struct UpSampling2DOptions {
-  std::string interpolation = "nearest";  // or "bilinear"
+  std::string interpolation = "nearest";  // or as Resizing's
   std::string name = "";
   std::string dtype = "";
 };
@@ -174,7 +175,7 @@ struct ReLUOptions {
 LayerRef ReLU(ReLUOptions options = {});
 LayerRef LeakyReLU(double negative_slope = 0.3, std::string name = "");
 LayerRef ELU(double alpha = 1, std::string name = "");
-LayerRef Softmax(int64_t axis = -1, std::string name = "");
+LayerRef Softmax(Axes axis = -1, std::string name = "");
 struct PReLUOptions {
   std::string alpha_initializer = "zeros";
   std::string alpha_regularizer = "";
@@ -189,6 +190,14 @@ LayerRef Flatten(std::string name = "");
 // Samples in another shape; one dimension may be -1, whatever is left.
 LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
 LayerRef Dropout(double rate, std::string name = "");
+struct DropoutOptions {
+  // What is dropped together, in the form of the input with its batch: 1 where one draw is for all,
+  // 0 for the input's own size, Keras's None.
+  std::vector<Dim> noise_shape = {};
+  std::string name = "";
+  std::string dtype = "";
+};
+LayerRef Dropout(double rate, DropoutOptions options);
 // Whole channels at once.
 LayerRef SpatialDropout1D(double rate, std::string name = "");
 LayerRef SpatialDropout2D(double rate, std::string name = "");
@@ -198,6 +207,7 @@ LayerRef SpatialDropout3D(double rate, std::string name = "");
 LayerRef GaussianNoise(double stddev, std::string name = "");
 LayerRef GaussianDropout(double rate, std::string name = "");
 LayerRef AlphaDropout(double rate, std::string name = "");
+LayerRef AlphaDropout(double rate, DropoutOptions options);
 // Hands its input on, and adds l1 * sum(|x|) + l2 * sum(x^2), divided by the batch, to the loss.
 struct ActivityRegularizationOptions {
   double l1 = 0;
@@ -241,6 +251,7 @@ LayerRef TakePosition(int64_t position, std::string name = "");
 LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
 
 struct LayerNormalizationOptions {
+  Axes axis = -1;
   double epsilon = 1e-3;
   bool center = true;  // a beta
   bool scale = true;   // a gamma
@@ -255,8 +266,9 @@ struct LayerNormalizationOptions {
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
 
-// Channels along the last axis. While training, with the moments of the whole batch, whatever the
-// budget; else with moving averages of them, which no optimiser touches.
+// While training, with the moments of the whole batch, whatever the budget; else with moving
+// averages of them, which no optimiser touches. Positions that a mask leaves out are no part of
+// moments. Channels along another axis than the last cost copies.
 struct BatchNormalizationOptions {
   int64_t axis = -1;
   double momentum = 0.99;
@@ -295,13 +307,13 @@ struct GroupNormalizationOptions {
 LayerRef GroupNormalization(GroupNormalizationOptions options = {});
 // x over the root of the mean of its squares along the axis, times a scale.
 struct RMSNormalizationOptions {
-  int64_t axis = -1;
+  Axes axis = -1;
   double epsilon = 1e-6;
   std::string name = "";
   std::string dtype = "";
 };
 LayerRef RMSNormalization(RMSNormalizationOptions options = {});
-LayerRef UnitNormalization(int64_t axis = -1, std::string name = "");  // length 1 along the axis
+LayerRef UnitNormalization(Axes axis = -1, std::string name = "");  // length 1 along the axes
 
 // "ab,bc->ac", "abc,cde->abde", "...x,xy->...y": the kernel's dimensions are those of its letters.
 // output_shape without the batch; 0 for a size that is the input's.
@@ -419,6 +431,26 @@ LayerRef Identity(std::string name = "");
 // Any function of tensors with the batch as dimension 0, made of public op functions.
 using LambdaFunction = std::function<Tensor(const Tensors&)>;
 LayerRef Lambda(LambdaFunction function, std::string name = "");
+
+// Keras's other names.
+inline LayerRef MaxPool1D(int64_t pool_size = 2, Pooling1DOptions options = {}) {
+  return MaxPooling1D(pool_size, std::move(options));
+}
+inline LayerRef MaxPool2D(Pair pool_size = 2, MaxPooling2DOptions options = {}) {
+  return MaxPooling2D(pool_size, std::move(options));
+}
+inline LayerRef MaxPool3D(Triple pool_size = 2, Pooling3DOptions options = {}) {
+  return MaxPooling3D(pool_size, std::move(options));
+}
+inline LayerRef AvgPool1D(int64_t pool_size = 2, Pooling1DOptions options = {}) {
+  return AveragePooling1D(pool_size, std::move(options));
+}
+inline LayerRef AvgPool2D(Pair pool_size = 2, AveragePooling2DOptions options = {}) {
+  return AveragePooling2D(pool_size, std::move(options));
+}
+inline LayerRef AvgPool3D(Triple pool_size = 2, Pooling3DOptions options = {}) {
+  return AveragePooling3D(pool_size, std::move(options));
+}
 
 // Activations, by all of Keras's names, with its options behind them (model/spec.h): "relu",
 // "gelu" (exact), "gelu_tanh", "leaky_relu:0.1", "elu:alpha=0.5", "softmax:axis=1",

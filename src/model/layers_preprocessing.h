@@ -30,6 +30,8 @@ void adapt(const LayerRef& normalization, const Tensor& data);
 
 // Half of the images: "horizontal", "vertical" or "horizontal_and_vertical" (both at once).
 LayerRef RandomFlip(std::string mode = "horizontal_and_vertical", std::string name = "");
+// The window in the middle; images that are smaller are resized, as for RandomCrop.
+LayerRef CenterCrop(int64_t height, int64_t width, std::string name = "");
 // A window at a random place, one for the batch; when not training, or where images are too small,
 // the largest one in the middle with this shape, resized.
 LayerRef RandomCrop(int64_t height, int64_t width, std::string name = "");

@@ -33,7 +33,12 @@ struct LSTMOptions {
   bool return_sequences = false;
   bool return_state = false;  // the last h and c as further results: call it with all()
   bool go_backwards = false;  // the last step first; results in that order
-  bool stateful = false;      // refused: not built
+  // The state after a batch is the next one's first: sample i goes on where sample i ended. It is a
+  // variable for batch_size samples, which every batch must have, and stays until
+  // Model::reset_state().
+  bool stateful = false;
+  int64_t batch_size = 0;  // of a stateful layer; Keras has it in the input's batch_shape
+  bool unroll = false;     // of no effect: all steps are one op
   std::string name = "";
   std::string dtype = "";
 };
@@ -60,6 +65,8 @@ struct GRUOptions {
   bool return_state = false;
   bool go_backwards = false;
   bool stateful = false;
+  int64_t batch_size = 0;
+  bool unroll = false;
   bool reset_after = true;
   std::string name = "";
   std::string dtype = "";
@@ -85,6 +92,8 @@ struct SimpleRNNOptions {
   bool return_state = false;
   bool go_backwards = false;
   bool stateful = false;
+  int64_t batch_size = 0;
+  bool unroll = false;
   std::string name = "";
   std::string dtype = "";
 };

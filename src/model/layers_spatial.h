@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "model/layer.h"
@@ -40,6 +41,7 @@ LayerRef Conv1D(int64_t filters, int64_t kernel_size, Conv1DOptions options = {}
 struct Conv1DTransposeOptions {
   int64_t strides = 1;
   std::string padding = "valid";
+  std::optional<int64_t> output_padding = {};  // positions behind; none: Keras's rule
   int64_t dilation_rate = 1;
   std::string activation = "linear";
   bool use_bias = true;
@@ -120,6 +122,7 @@ LayerRef Conv3D(int64_t filters, Triple kernel_size, Conv3DOptions options = {})
 struct Conv3DTransposeOptions {
   Triple strides = 1;
   std::string padding = "valid";
+  std::optional<Triple> output_padding = {};
   Triple dilation_rate = 1;
   std::string activation = "linear";
   bool use_bias = true;
@@ -188,11 +191,14 @@ LayerRef ZeroPadding3D(Padding3D padding = 1, std::string name = "");
 LayerRef Cropping3D(Padding3D cropping = 1, std::string name = "");
 LayerRef UpSampling3D(Triple size = 2, std::string name = "");
 
-// Images of another size, without a filter against aliasing.
+// Images of another size.
 struct ResizingOptions {
-  std::string interpolation = "bilinear";  // or "nearest"
+  std::string interpolation = "bilinear";  // or "nearest", "bicubic", "lanczos3", "lanczos5"
   bool crop_to_aspect_ratio = false;       // the largest window in the middle with the new shape
-  bool pad_to_aspect_ratio = false;        // the smallest frame of zeros with the new shape
+  bool pad_to_aspect_ratio = false;        // the smallest frame of fill_value with the new shape
+  std::string fill_mode = "constant";      // Keras's only one
+  double fill_value = 0;
+  bool antialias = false;  // a wider filter where images become smaller
   std::string name = "";
   std::string dtype = "";
 };

@@ -19,13 +19,23 @@ Tensor either(const Tensor& a, const Tensor& b) {
   return cast(maximum(cast(a, Dtype::int32), cast(b, Dtype::int32)), Dtype::boolean);
 }
 
+// What a merge does with positions of an input that a mask leaves out: as Keras, nothing; takes a
+// factor of 1; leaves the other inputs to decide.
+enum class Left : uint8_t { in, one, others };
+
 // Two inputs at a time, by NumPy's broadcasting; `average` divides by their number in the end.
 struct Merge {
   const char* kind;
   Tensor (*join)(const Tensor&, const Tensor&);
   bool average = false;
   bool two = false;  // exactly
+  Left left_out = Left::in;
 };
+
+// a where m (B, ..., 1) is 1, b where it is 0.
+Tensor choose(const Tensor& m, const Tensor& a, const Tensor& b) {
+  return add(multiply(a, m), multiply(b, scale(m, -1, 1)));
+}
 
 class MergeLayer final : public Layer {
  public:
@@ -44,6 +54,8 @@ class MergeLayer final : public Layer {
   }
   Tensor call(const LayerCall& call) const override {
     Tensor result = call.in[0];
+    if (merge_.left_out == Left::one) return masked_product(call);
+    if (merge_.left_out == Left::others) return masked_join(call);
     for (const Tensor& next : call.in.subspan(1)) result = merge_.join(result, next);
     return merge_.average ? scale(result, 1 / static_cast<double>(call.in.size())) : result;
   }
@@ -56,6 +68,43 @@ class MergeLayer final : public Layer {
   }
 
  private:
+  // 1 where a position of input i counts, (B, ..., 1); undefined without a mask for positions.
+  static Tensor counting(const LayerCall& call, size_t i) {
+    const Tensor mask = call.mask(i);
+    const Tensor& x = call.in[i];
+    if (!mask.defined() || mask.shape().rank() + 1 != x.shape().rank()) return {};
+    std::vector<Dim> dims = mask.shape().dims();
+    dims.push_back(1);
+    return reshape(cast(mask, x.dtype()), std::move(dims));
+  }
+
+  Tensor masked_product(const LayerCall& call) const {
+    Tensor result, any;
+    bool all = true;
+    for (size_t i = 0; i < call.in.size(); ++i) {
+      Tensor x = call.in[i];
+      const Tensor m = counting(call, i);
+      if (m.defined()) x = add(multiply(x, m), scale(m, -1, 1));
+      all = all && m.defined();
+      if (all) any = any.defined() ? maximum(any, m) : m;
+      result = result.defined() ? multiply(result, x) : x;
+    }
+    return all ? multiply(result, any) : result;
+  }
+
+  Tensor masked_join(const LayerCall& call) const {
+    Tensor result = call.in[0], counts = counting(call, 0);
+    for (size_t i = 1; i < call.in.size(); ++i) {
+      Tensor x = call.in[i];
+      const Tensor m = counting(call, i);
+      if (m.defined()) x = choose(m, x, result);
+      if (counts.defined()) result = choose(counts, result, x);
+      counts = m.defined() && counts.defined() ? maximum(counts, m) : Tensor();
+      result = merge_.join(result, x);
+    }
+    return result;
+  }
+
   Merge merge_;
 };
 
@@ -191,10 +240,16 @@ LayerRef Add(std::string name) { return merge({"Add", add}, std::move(name)); }
 LayerRef Subtract(std::string name) {
   return merge({.kind = "Subtract", .join = subtract, .two = true}, std::move(name));
 }
-LayerRef Multiply(std::string name) { return merge({"Multiply", multiply}, std::move(name)); }
+LayerRef Multiply(std::string name) {
+  return merge({.kind = "Multiply", .join = multiply, .left_out = Left::one}, std::move(name));
+}
 LayerRef Average(std::string name) { return merge({"Average", add, true}, std::move(name)); }
-LayerRef Maximum(std::string name) { return merge({"Maximum", maximum}, std::move(name)); }
-LayerRef Minimum(std::string name) { return merge({"Minimum", minimum}, std::move(name)); }
+LayerRef Maximum(std::string name) {
+  return merge({.kind = "Maximum", .join = maximum, .left_out = Left::others}, std::move(name));
+}
+LayerRef Minimum(std::string name) {
+  return merge({.kind = "Minimum", .join = minimum, .left_out = Left::others}, std::move(name));
+}
 LayerRef Concatenate(int64_t axis, std::string name) {
   return LayerRef(std::make_shared<ConcatenateLayer>(axis, std::move(name)));
 }

@@ -329,11 +329,19 @@ Metric AUC(const AUCOptions& options) {
                                            {{"interpolation", Summation::interpolation},
                                             {"minoring", Summation::minoring},
                                             {"majoring", Summation::majoring}});
+  const auto weights = static_cast<int64_t>(options.label_weights.size());
+  if (weights > 0 && !options.multi_label)
+    throw UserError("[AUC] label_weights: expected multi_label with them, received none");
   const int64_t thresholds = options.num_thresholds;
   return Metric(
       options.name,
       [=](const Tensor& y, const Tensor& given, const Tensor& weight) {
         const Tensor p = options.from_logits ? sigmoid(given) : given;
+        const Dim labels = p.shape().rank() > 1 ? p.shape().back() : 1;
+        for (int64_t wanted : {options.num_labels, weights})
+          if (options.multi_label && wanted > 0 && wanted != labels)
+            throw UserError("[AUC] expected predictions of " + std::to_string(wanted) +
+                            " labels, received " + p.meta().text());
         if (!options.multi_label)
           return buckets(counted(y, p, weight, std::nullopt), thresholds, true);
         Tensors sums;
@@ -345,9 +353,13 @@ Metric AUC(const AUCOptions& options) {
       [=](std::span<const double> state) {
         const size_t each = 2 * static_cast<size_t>(thresholds), labels = (state.size() - 1) / each;
         double sum = 0;
-        for (size_t l = 0; l < labels; ++l)
-          sum += area(Curve(state.subspan(1 + l * each, each)), kind, summation);
-        return sum / static_cast<double>(labels);
+        double total = 0;
+        for (size_t l = 0; l < labels; ++l) {
+          const double share = options.label_weights.empty() ? 1 : options.label_weights[l];
+          sum += share * area(Curve(state.subspan(1 + l * each, each)), kind, summation);
+          total += share;
+        }
+        return divide_no_nan(sum, total);
       });
 }
 

@@ -50,7 +50,8 @@ Tensor first_largest(const Tensor& x) {
 
 Metric Accuracy(std::string name) {
   return mean_metric(std::move(name), [](const Tensor& y, const Tensor& p) {
-    return equal_mask(targets_like(y, p), p);
+    const Tensor equal = equal_mask(targets_like(y, p), p);
+    return is_floating(equal.dtype()) ? equal : cast(equal, Dtype::float32);
   });
 }
 

@@ -21,7 +21,7 @@ Metric RootMeanSquaredError(std::string name = "root_mean_squared_error");
 Metric CosineSimilarity(int64_t axis = -1, std::string name = "cosine_similarity");
 Metric PearsonCorrelation(int64_t axis = -1, std::string name = "pearson_correlation");
 Metric ConcordanceCorrelation(int64_t axis = -1, std::string name = "concordance_correlation");
-// A loss as a metric: MeanSquaredError, KLDivergence, BinaryCrossentropy, Hinge, ...
+// A loss as a metric: losses::MeanSquaredError, KLDivergence, BinaryCrossentropy, Hinge, ...
 Metric of_loss(const Loss& loss, std::string name = "");
 
 // ---- counts at thresholds
@@ -64,6 +64,8 @@ struct AUCOptions {
   std::string curve = "ROC";                       // "PR", "PRGAIN"
   std::string summation_method = "interpolation";  // "minoring", "majoring"
   bool multi_label = false;                        // the mean of the areas of all labels
+  int64_t num_labels = 0;                          // 0: as many as there are
+  std::vector<double> label_weights = {};          // in that mean
   bool from_logits = false;
   std::string name = "auc";
 };

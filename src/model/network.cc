@@ -124,7 +124,8 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
                             .layer = origin.layer,
                             .index = w,
                             .values = weights[w].values ? weights[w].values : origin.values,
-                            .dtype = weights[w].dtype ? weights[w].dtype : origin.layer->dtype});
+                            .dtype = weights[w].dtype ? weights[w].dtype : origin.layer->dtype,
+                            .carried = weights[w].carried});
     }
   }
   for (const auto& [symbol, out] : order) {

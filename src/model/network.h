@@ -23,6 +23,7 @@ struct NetworkWeight {
   size_t index = 0;
   std::shared_ptr<const WeightValues> values = nullptr;  // where it exists already
   std::optional<Policy> dtype = {};  // its layer's, where that has one of its own
+  bool carried = false;              // Weight::carried
 };
 
 // What a call of a network says beside its outputs.

@@ -28,36 +28,72 @@ void expect_rate(const char* kind, double rate) {
                     number_text(rate));
 }
 
-class DropoutLayer final : public NoiseLayer {
+// Ones of this shape, of which dropout leaves a share; (B, ...) with the batch's rows.
+Tensor kept_ones(const LayerCall& call, const Shape& shape, double rate, Dtype dtype,
+                 bool rows = true) {
+  return dropout(fill(shape, 1, dtype, rows), call.step_params, rate, call.stream);
+}
+
+// With what is dropped together: DropoutOptions::noise_shape.
+class SharedNoiseLayer : public NoiseLayer {
  public:
-  explicit DropoutLayer(double rate) : rate_(rate) {
+  SharedNoiseLayer(double rate, DropoutOptions options)
+      : rate_(rate), noise_shape_(std::move(options.noise_shape)) {
+    set_common(*this, options);
+  }
+  std::string config() const override { return number_text(rate_); }
+  Shape build(const std::vector<Shape>& in) override {
+    const Shape sample = NoiseLayer::build(in);
+    if (noise_shape_.empty()) return sample;
+    bool fits = noise_shape_.size() == static_cast<size_t>(sample.rank()) + 1;
+    for (int d = 0; fits && d < sample.rank(); ++d) {
+      const Dim size = noise_shape_[static_cast<size_t>(d) + 1];
+      fits = size == 0 || size == 1 || size == sample[d];
+    }
+    if (!fits || noise_shape_[0] < 0 || noise_shape_[0] > 1)
+      throw UserError("expected a noise_shape of 0 or 1 for the batch, then 0, 1 or the input's " +
+                      std::string("size, received ") + Shape(noise_shape_).text() + " for " +
+                      sample.text());
+    return sample;
+  }
+
+ protected:
+  // 0 or 1 / (1 - rate), of x's shape or one that broadcasts to it.
+  Tensor noise(const LayerCall& call) const {
+    const Tensor& x = call.in[0];
+    Shape shape = x.shape();
+    for (int d = 0; d < shape.rank() && !noise_shape_.empty(); ++d)
+      if (noise_shape_[static_cast<size_t>(d)] == 1) shape[d] = 1;
+    const bool rows = noise_shape_.empty() || noise_shape_[0] == 0;
+    return kept_ones(call, shape, rate_, x.dtype(), rows);
+  }
+  double rate_;
+  std::vector<Dim> noise_shape_;
+};
+
+class DropoutLayer final : public SharedNoiseLayer {
+ public:
+  explicit DropoutLayer(double rate, DropoutOptions options = {})
+      : SharedNoiseLayer(rate, std::move(options)) {
     if (rate != 1) expect_rate("Dropout", rate);
   }
   const char* kind() const override { return "Dropout"; }
-  std::string config() const override { return number_text(rate_); }
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     if (!call.training || rate_ == 0) return x;
-    return rate_ == 1 ? scale(x, 0) : dropout(x, call.step_params, rate_, call.stream);
+    if (rate_ == 1) return scale(x, 0);
+    return noise_shape_.empty() ? dropout(x, call.step_params, rate_, call.stream)
+                                : multiply(x, noise(call));
   }
-
- private:
-  double rate_;
 };
-
-// Ones of this shape, of which dropout leaves a share; (B, ...) with the batch's rows.
-Tensor kept_ones(const LayerCall& call, Shape shape, double rate, Dtype dtype) {
-  return dropout(fill(std::move(shape), 1, dtype, true), call.step_params, rate, call.stream);
-}
 
 class SpatialDropoutLayer final : public NoiseLayer {
  public:
   SpatialDropoutLayer(const char* kind, int axes, double rate)
       : kind_(kind), axes_(axes), rate_(rate) {
-    expect_rate(kind, rate);
+    if (rate != 1) expect_rate(kind, rate);
   }
   const char* kind() const override { return kind_; }
-  bool supports_masking() const override { return false; }
   std::string config() const override { return number_text(rate_); }
   Shape build(const std::vector<Shape>& in) override {
     if (NoiseLayer::build(in).rank() != axes_ + 1)
@@ -68,6 +104,7 @@ class SpatialDropoutLayer final : public NoiseLayer {
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     if (!call.training || rate_ == 0) return x;
+    if (rate_ == 1) return scale(x, 0);
     std::vector<Dim> dims(static_cast<size_t>(axes_) + 2, 1);
     dims.front() = x.shape()[0];
     dims.back() = x.shape().back();
@@ -98,24 +135,23 @@ class GaussianLayer final : public NoiseLayer {
   double stddev_;
 };
 
-class AlphaDropoutLayer final : public NoiseLayer {
+class AlphaDropoutLayer final : public SharedNoiseLayer {
  public:
-  explicit AlphaDropoutLayer(double rate) : rate_(rate) { expect_rate("AlphaDropout", rate); }
+  explicit AlphaDropoutLayer(double rate, DropoutOptions options = {})
+      : SharedNoiseLayer(rate, std::move(options)) {
+    expect_rate("AlphaDropout", rate);
+  }
   const char* kind() const override { return "AlphaDropout"; }
-  std::string config() const override { return number_text(rate_); }
   // With k 1 where kept: a * (x * k + low * (1 - k)) + b, low what selu tends to.
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
     if (!call.training || rate_ == 0) return x;
     const double low = -1.6732632423543772848 * 1.0507009873554804934;
     const double a = 1 / std::sqrt((1 - rate_) * (1 + rate_ * low * low)), b = -a * low * rate_;
-    const Tensor kept = scale(kept_ones(call, x.shape(), rate_, x.dtype()), 1 - rate_);
+    const Tensor kept = scale(noise(call), 1 - rate_);
     const Tensor mixed = add(multiply(x, kept), scale(kept, -low, low));
     return scale(mixed, a, b);
   }
-
- private:
-  double rate_;
 };
 
 class ActivityRegularizationLayer final : public NoiseLayer {
@@ -141,6 +177,9 @@ LayerRef named(std::string name, Args&&... args) {
 LayerRef Dropout(double rate, std::string name) {
   return named<DropoutLayer>(std::move(name), rate);
 }
+LayerRef Dropout(double rate, DropoutOptions options) {
+  return LayerRef(std::make_shared<DropoutLayer>(rate, std::move(options)));
+}
 LayerRef SpatialDropout1D(double rate, std::string name) {
   return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout1D", 1, rate);
 }
@@ -162,6 +201,9 @@ LayerRef GaussianDropout(double rate, std::string name) {
 }
 LayerRef AlphaDropout(double rate, std::string name) {
   return named<AlphaDropoutLayer>(std::move(name), rate);
+}
+LayerRef AlphaDropout(double rate, DropoutOptions options) {
+  return LayerRef(std::make_shared<AlphaDropoutLayer>(rate, std::move(options)));
 }
 LayerRef ActivityRegularization(ActivityRegularizationOptions options) {
   return LayerRef(std::make_shared<ActivityRegularizationLayer>(options));

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/number_text.h"
 #include "model/layers.h"
@@ -7,6 +9,21 @@
 
 namespace pl {
 namespace {
+
+// A permutation that puts these axes last; the one that undoes a permutation.
+std::vector<int64_t> axes_last(const std::vector<int64_t>& axes, int rank) {
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d < rank; ++d)
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) order.push_back(d);
+  order.insert(order.end(), axes.begin(), axes.end());
+  return order;
+}
+std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
+  std::vector<int64_t> back(order.size());
+  for (size_t i = 0; i < order.size(); ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return back;
+}
 
 class LayerNormalizationLayer final : public Layer {
  public:
@@ -26,9 +43,12 @@ class LayerNormalizationLayer final : public Layer {
     if (in.size() != 1 || in[0].rank() < 1)
       throw UserError("expected one input with features along its last axis, received " +
                       (in.empty() ? "nothing" : in[0].text()));
-    const Shape features{in[0].back()};
+    std::vector<Dim> sizes;
+    for (int64_t axis : axes_behind_batch(options_.axis, in[0]))
+      sizes.push_back(in[0][static_cast<int>(axis) - 1]);
+    const Shape features(std::move(sizes));
     if (!weights_.empty() && weights_[0].shape != features)
-      throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
+      throw UserError("expected " + weights_[0].shape.text() +
                       " features as in its first call, received " + in[0].text());
     if (weights_.empty()) {
       if (options_.scale) add_weight("gamma", features, gamma_rules(options_));
@@ -38,13 +58,22 @@ class LayerNormalizationLayer final : public Layer {
   }
   Tensor call(const LayerCall& call) const override {
     const Tensor& x = call.in[0];
-    const Shape features{x.shape().back()};
+    const std::vector<int64_t> axes = axes_behind_batch(options_.axis, x.shape().without_front());
+    Dim features = 1;
+    for (int64_t axis : axes) features *= x.shape()[static_cast<int>(axis)];
     size_t next = 0;
     auto parameter = [&](bool exists, double otherwise) {
-      return exists ? call.weights[next++] : fill(features, otherwise, wide(x.dtype()));
+      return exists ? reshape(call.weights[next++], {features})
+                    : fill(Shape{features}, otherwise, wide(x.dtype()));
     };
     const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
-    return layer_norm(x, gamma, beta, options_.epsilon).y;
+    if (axes == std::vector<int64_t>{x.shape().rank() - 1})
+      return layer_norm(x, gamma, beta, options_.epsilon).y;
+    const std::vector<int64_t> order = axes_last(axes, x.shape().rank());
+    const Tensor moved = transpose(x, order);
+    const Tensor rows = reshape(moved, {x.shape().elements() / features, features});
+    const Tensor y = layer_norm(rows, gamma, beta, options_.epsilon).y;
+    return transpose(reshape(y, moved.shape().dims()), inverse(order));
   }
 
  private:
@@ -78,11 +107,7 @@ class BatchNormalizationLayer final : public Layer {
     if (in.size() != 1 || in[0].rank() < 1)
       throw UserError("expected one input with channels along its last axis, received " +
                       (in.empty() ? "nothing" : in[0].text()));
-    // Keras counts the batch as axis 0.
-    if (options_.axis != -1 && options_.axis != in[0].rank())
-      throw UserError("expected axis -1, the last (channels_last), received " +
-                      std::to_string(options_.axis) + " for " + in[0].text());
-    const Shape channels{in[0].back()};
+    const Shape channels{in[0][axis_of(in[0]) - 1]};
     if (!weights_.empty() && weights_[0].shape != channels)
       throw UserError("expected " + std::to_string(weights_[0].shape[0]) +
                       " channels as in its first call, received " + in[0].text());
@@ -96,11 +121,10 @@ class BatchNormalizationLayer final : public Layer {
   }
 
   Tensor call(const LayerCall& call) const override {
-    const Tensor& x = call.in[0];
-    if (call.training && call.mask(0).defined())
-      throw UserError(
-          "[BatchNormalization] expected an input without a mask while training, received one; "
-          "moments of masked batches are not built: use LayerNormalization");
+    const Tensor& given = call.in[0];
+    const int rank = given.shape().rank(), axis = axis_of(given.shape().without_front());
+    const std::vector<int64_t> order = axes_last({axis}, rank);
+    const Tensor x = transpose(given, order);
     size_t next = 0;
     auto parameter = [&](bool exists, double otherwise) {
       return exists ? call.weights[next++] : fill(Shape{x.shape().back()}, otherwise, x.dtype());
@@ -108,16 +132,63 @@ class BatchNormalizationLayer final : public Layer {
     const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
     const Tensor &moving_mean = call.weights[next], &moving_variance = call.weights[next + 1];
     // Frozen, it runs as in inference: Keras's rule.
-    if (!call.training || !call.trainable)
-      return batch_norm_apply(x, moving_mean, moving_variance, gamma, beta, options_.epsilon);
-    const BatchNormResult result = batch_norm(x, gamma, beta, options_.epsilon);
+    if (!call.training || !call.trainable) {
+      const Tensor y =
+          batch_norm_apply(x, moving_mean, moving_variance, gamma, beta, options_.epsilon);
+      return transpose(y, inverse(order));
+    }
+    BatchNormResult result;
+    if (!call.mask(0).defined()) {
+      result = batch_norm(x, gamma, beta, options_.epsilon);
+    } else {
+      const BatchMoments moments = masked_moments(given, call.mask(0), order);
+      result = {batch_norm_by(x, moments, gamma, beta), moments.mean, moments.variance};
+    }
     // A layer that is called twice moves them twice.
     moving_statistics(last_version(moving_mean), last_version(moving_variance), result.mean,
                       result.variance, options_.momentum);
-    return result.y;
+    return transpose(result.y, inverse(order));
   }
 
  private:
+  int axis_of(const Shape& sample) const {
+    return static_cast<int>(axes_behind_batch(options_.axis, sample)[0]);
+  }
+
+  // Of the positions that count, as Keras has it: its 1e-7 keeps batches without any finite. The
+  // mask has given's shape without the last dimension; `order` brings channels to the end.
+  BatchMoments masked_moments(const Tensor& given, const Tensor& mask,
+                              const std::vector<int64_t>& order) const {
+    const Shape& shape = given.shape();
+    if (mask.shape().rank() != shape.rank() - 1)
+      throw UserError(
+          "[BatchNormalization] expected a mask with one dimension less than the input " +
+          shape.text() + ", received " + mask.shape().text());
+    const Tensor wide_given = cast(given, wide(given.dtype()));
+    Shape column = shape;
+    column[shape.rank() - 1] = 1;
+    std::vector<int64_t> rows;
+    for (int64_t d = 0; d + 1 < shape.rank(); ++d) rows.push_back(d);
+    const Tensor w = transpose(reshape(cast(mask, wide_given.dtype()), column.dims()), order);
+    const Tensor x = transpose(wide_given, order);
+    // Each position counts for all numbers of its last dimension that are one channel's.
+    const Dim each = order.back() == shape.rank() - 1 ? 1 : shape.back();
+    const Tensor count = scale(reduce_sum(w, rows), static_cast<double>(each), 1e-7);
+    const Tensor weighted = multiply(w, x);
+    const Tensor mean = divide(reduce_sum(weighted, rows), count);
+    const Tensor distance = multiply(w, square(subtract(weighted, mean)));
+    return {mean, divide(reduce_sum(distance, rows), count)};
+  }
+
+  Tensor batch_norm_by(const Tensor& x, const BatchMoments& moments, const Tensor& gamma,
+                       const Tensor& beta) const {
+    const Dtype dtype = moments.mean.dtype();
+    const Tensor factor =
+        divide(cast(gamma, dtype), sqrt(scale(moments.variance, 1, options_.epsilon)));
+    const Tensor centred = subtract(cast(x, dtype), moments.mean);
+    return cast(add(multiply(centred, factor), cast(beta, dtype)), x.dtype());
+  }
+
   BatchNormalizationOptions options_;
 };
 

@@ -167,6 +167,25 @@ TEST_F(RandomLayers, NoiseHasItsMoments) {
   EXPECT_NEAR(uniform.variance, 16.0 / 12, 0.03);
 }
 
+TEST_F(RandomLayers, DropoutWithANoiseShapeDropsTogether) {
+  // (B, 4, 5): one draw for the 4 rows of a sample; then one for all samples.
+  const Tensor y = called(Dropout(0.5, {.noise_shape = {0, 1, 5}}), fill({30, 4, 5}, 1), true);
+  const Tensor z = called(Dropout(0.5, {.noise_shape = {1, 4, 0}}), fill({30, 4, 5}, 1), true);
+  bool differ = false, dropped = false;
+  for (int64_t b = 0; b < 30; ++b)
+    for (int64_t r = 0; r < 4; ++r)
+      for (int64_t c = 0; c < 5; ++c) {
+        const float at = y.data_as<float>()[(b * 4 + r) * 5 + c];
+        EXPECT_EQ(at, y.data_as<float>()[b * 20 + c]);
+        EXPECT_TRUE(at == 0 || at == 2);
+        differ = differ || at != y.data_as<float>()[c];
+        dropped = dropped || at == 0;
+        EXPECT_EQ(z.data_as<float>()[(b * 4 + r) * 5 + c], z.data_as<float>()[r * 5 + c]);
+      }
+  EXPECT_TRUE(differ && dropped);
+  EXPECT_THROW(Dropout(0.5, {.noise_shape = {0, 3, 1}})(Input({4, 5})), UserError);
+}
+
 TEST_F(RandomLayers, SpatialDropoutDropsWholeChannels) {
   const Tensor y = called(SpatialDropout2D(0.25), fill({40, 3, 2, 50}, 1), true);
   int dropped = 0;

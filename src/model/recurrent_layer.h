@@ -16,6 +16,7 @@ struct RecurrentConfig {
   double dropout, recurrent_dropout;
   bool use_bias, return_sequences, return_state, go_backwards;
   bool reset_after;  // of a GRU
+  int64_t stateful;  // samples whose states are variables; 0: none are
   std::string name, dtype;
 };
 
@@ -43,6 +44,8 @@ class RecurrentLayer : public Layer {
 
  private:
   Tensor project(const LayerCall& call, const Tensor& bias) const;
+  Tensors carried_states(const LayerCall& call) const;
+  void carry(const LayerCall& call, const Tensors& states) const;
 
   RecurrentConfig config_;
 };

@@ -1,10 +1,12 @@
 // LSTM, GRU and SimpleRNN: one matrix product projects the inputs of all steps, one op runs them.
 #include "base/error.h"
 #include "base/number_text.h"
+#include "model/layer_context.h"
 #include "model/layers.h"
 #include "model/recurrent_layer.h"
 #include "model/rules.h"
 #include "op/functions.h"
+#include "op/recorder.h"
 
 namespace pl {
 namespace {
@@ -91,6 +93,11 @@ Shape RecurrentLayer::build(const std::vector<Shape>& in) {
     const bool two = config_.gates == 3 && config_.reset_after;
     if (config_.use_bias)
       add_weight(cell + "bias", two ? Shape{2, width} : Shape{width}, config_.bias);
+    for (size_t s = 0; s < states() && config_.stateful > 0; ++s) {
+      add_weight(s == 0 ? "rnn_state" : "rnn_state_1", Shape{config_.stateful, config_.units},
+                 "zeros", false);
+      weights_.back().carried = true;
+    }
   }
   return config_.return_sequences ? Shape{in[0][0], config_.units} : Shape{config_.units};
 }
@@ -112,6 +119,32 @@ Tensor RecurrentLayer::project(const LayerCall& call, const Tensor& bias) const 
   return concatenate(gates, -1);
 }
 
+// Copies of the variables, which the next version may then replace: whatever the gradient reads is
+// the state that the batch began with. Sums with nothing that has the samples' rows, as states do.
+Tensors RecurrentLayer::carried_states(const LayerCall& call) const {
+  Tensors list;
+  const Tensor& x = call.in[0];
+  if (config_.stateful == 0 || LayerContext::sketching()) return list;
+  if (x.shape()[0] != config_.stateful)
+    throw UserError("[call] " + label() + ": expected batches of " +
+                    std::to_string(config_.stateful) + " samples, its batch_size as a stateful " +
+                    "layer, received " + std::to_string(x.shape()[0]) +
+                    "; give data that are a multiple of it, and the same batch_size");
+  for (size_t w = call.weights.size() - states(); w < call.weights.size(); ++w) {
+    const Tensor state = cast(last_version(call.weights[w]), x.dtype());
+    list.push_back(add(state, fill(state.shape(), 0, x.dtype(), true)));
+  }
+  return list;
+}
+
+void RecurrentLayer::carry(const LayerCall& call, const Tensors& states) const {
+  if (config_.stateful == 0 || LayerContext::sketching()) return;
+  for (size_t s = 0; s < states.size(); ++s) {
+    const Tensor& variable = call.weights[call.weights.size() - states.size() + s];
+    assign(last_version(variable), cast(states[s], variable.dtype()));
+  }
+}
+
 RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) const {
   const Tensor &x = call.in[0], &u = call.weights[1];
   const Dim width = config_.gates * config_.units;
@@ -125,7 +158,11 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
   if (call.training && config_.recurrent_dropout > 0)
     dropped = kept(call, Shape{x.shape()[0], config_.gates, config_.units},
                    config_.recurrent_dropout, x.dtype(), 8);
-  auto state = [&](size_t i) { return i < call.in.size() ? call.in[i] : Tensor(); };
+  const Tensors carried = carried_states(call);
+  auto state = [&](size_t i) {
+    if (i < call.in.size()) return call.in[i];
+    return i <= carried.size() ? carried[i - 1] : Tensor();
+  };
   const RecurrentOptions options{.activation = config_.activation,
                                  .recurrent_activation = config_.recurrent_activation,
                                  .backwards = config_.go_backwards,
@@ -152,9 +189,10 @@ RecurrentLayer::Result RecurrentLayer::run(const LayerCall& call, bool wrapped) 
     sequence = made.h;
     result.states = {made.last_h};
   }
+  carry(call, result.states);
   result.output = config_.return_sequences ? sequence : result.states[0];
   // Keras's output is 0 until a step counts, whatever the state that it starts from.
-  if (mask.defined() && call.in.size() > 1) {
+  if (mask.defined() && (call.in.size() > 1 || !carried.empty())) {
     const Dtype dtype = sequence.dtype();
     if (!config_.return_sequences)
       result.output = multiply(result.output, reduce_max(cast(mask, dtype), {1}, true));
@@ -226,10 +264,10 @@ namespace {
 template <class Options>
 RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim gates,
                           const Options& o) {
-  if (o.stateful)
+  if (o.stateful ? o.batch_size < 1 : o.batch_size != 0)
     throw UserError("[" + std::string(kind) +
-                    "] stateful: expected false, received true; states as variables are not built: "
-                    "return_state gives them, and a call on {x, states} takes them");
+                    "] batch_size: expected the number of samples of every batch with stateful, " +
+                    "and none without it, received " + std::to_string(o.batch_size));
   return {.kind = kind,
           .cell = cell,
           .units = units,
@@ -247,6 +285,7 @@ RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim
           .return_state = o.return_state,
           .go_backwards = o.go_backwards,
           .reset_after = false,
+          .stateful = o.batch_size,
           .name = o.name,
           .dtype = o.dtype};
 }

@@ -62,10 +62,13 @@ LayerRef over_sequences(const char* kind, const LayerRef& images, Dim before = 0
 }  // namespace
 
 LayerRef Conv1DTranspose(int64_t filters, int64_t kernel_size, Conv1DTransposeOptions o) {
+  std::optional<Pair> more;
+  if (o.output_padding) more = Pair(0, *o.output_padding);
   return over_sequences("Conv1DTranspose",
                         Conv2DTranspose(filters, {1, kernel_size},
                                         {.strides = {1, o.strides},
                                          .padding = o.padding,
+                                         .output_padding = more,
                                          .dilation_rate = {1, o.dilation_rate},
                                          .activation = o.activation,
                                          .use_bias = o.use_bias,

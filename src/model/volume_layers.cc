@@ -109,6 +109,8 @@ class Conv3DTransposeLayer final : public Layer {
       expect_positive(layer, "kernel_size", kernel_[i]);
       expect_positive(layer, "strides", options_.strides.value[i]);
       expect_positive(layer, "dilation_rate", options_.dilation_rate.value[i]);
+      if (options_.output_padding)
+        expect_output_padding(layer, options_.output_padding->value[i], options_.strides.value[i]);
     }
     expect_padding(layer, options_.padding);
     check_activation(options_.activation);
@@ -139,7 +141,9 @@ class Conv3DTransposeLayer final : public Layer {
     const Dim depth = out_size(0, s[1]), height = out_size(1, s[2]), width = out_size(2, s[3]);
     const Tensor x = reshape(call.in[0], {s[0] * s[1], s[2], s[3], s[4]});
     const auto &strides = options_.strides.value, &dilations = options_.dilation_rate.value;
-    const Dim before = options_.padding == "same" ? std::max<Dim>(reach(0) - strides[0], 0) / 2 : 0;
+    // Zeros that the convolution from the large volumes to the small ones puts in front.
+    const Dim all = std::max<Dim>((s[1] - 1) * strides[0] + reach(0) - depth, 0);
+    const Dim before = options_.padding == "same" ? all / 2 : 0;
     Tensor sum;  // (B, OD, OH * OW * O, 1)
     for (Dim k = 0; k < kernel_[0]; ++k) {
       const Tensor plane =
@@ -162,9 +166,10 @@ class Conv3DTransposeLayer final : public Layer {
     return (kernel_[axis] - 1) * options_.dilation_rate.value[axis] + 1;
   }
   Dim out_size(size_t axis, Dim in) const {
-    const Dim stride = options_.strides.value[axis];
-    const Dim beyond = options_.padding == "valid" ? std::max<Dim>(reach(axis) - stride, 0) : 0;
-    return in * stride + beyond;
+    std::optional<Dim> more;
+    if (options_.output_padding) more = options_.output_padding->value[axis];
+    return transposed_size(in, reach(axis), options_.strides.value[axis],
+                           options_.padding == "same", more);
   }
   // Images (B * D, ...) as planes first, first + stride, ... of (B, depth, plane, 1); those outside
   // are dropped. s: of the layer's input.

@@ -4,6 +4,7 @@
 #include "op/cuda/columns-inl.cuh"
 #include "op/cuda/kernels.h"
 #include "op/max_pool.h"
+#include "op/resize.h"
 
 namespace pl::cuda {
 namespace {
@@ -285,12 +286,119 @@ __global__ void resize_gradient_elements(ResizeForm f, const T* dy, T* dx, int64
   }
 }
 
+// Filters of the other interpolations, as cpu's; the shares of a pixel are computed where it is.
+__device__ inline double filter_at(int reach, double x) {
+  x = fabs(x);
+  if (reach == 1) return fmax(0.0, 1 - x);
+  if (reach == 2) {
+    if (x >= 2) return 0;
+    return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2;
+  }
+  if (x <= 1e-3) return 1;
+  return x > reach ? 0 : reach * sinpi(x) * sinpi(x / reach) / (9.8696044010893586 * x * x);
+}
+
+// Along an axis: the old positions that a new one is made of, and the sum of their shares.
+struct Span {
+  int64_t first, last;
+  double centre, width, sum;
+  int reach;
+  __device__ double share(int64_t i) const {
+    if (i < first || i > last) return 0;
+    return filter_at(reach, (static_cast<double>(i) - centre) / width) / sum;
+  }
+};
+__device__ inline Span span_of(int64_t o, int64_t from, int64_t to, int reach, bool antialias) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double width = antialias ? fmax(scale, 1.0) : 1.0;
+  const double centre = (static_cast<double>(o) + 0.5) * scale - 0.5;
+  Span span{max(static_cast<int64_t>(ceil(centre - reach * width)), int64_t{0}),
+            min(static_cast<int64_t>(floor(centre + reach * width)), from - 1),
+            centre,
+            width,
+            1,
+            reach};
+  double sum = 0;
+  for (int64_t i = span.first; i <= span.last; ++i) sum += span.share(i);
+  span.sum = sum;
+  return span;
+}
+
+template <class T>
+__global__ void filter_elements(ResizeForm f, int reach, bool antialias, const T* x, T* y,
+                                int64_t total) {
+  using W = Wide<T>;
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    const Place at = place_of(i, f.tall, f.wide, f.channels);
+    const Span rows = span_of(at.h, f.height, f.tall, reach, antialias);
+    const Span cols = span_of(at.w, f.width, f.wide, reach, antialias);
+    W sum = 0;
+    for (int64_t r = rows.first; r <= rows.last; ++r)
+      for (int64_t c = cols.first; c <= cols.last; ++c)
+        sum += widen(x[((at.b * f.height + r) * f.width + c) * f.channels + at.c]) *
+               static_cast<W>(rows.share(r) * cols.share(c));
+    y[i] = static_cast<T>(sum);
+  }
+}
+
+// New positions that may be made of old position i: [first, last).
+__device__ inline void filtered_from(int64_t i, int64_t from, int64_t to, int reach, bool antialias,
+                                     int64_t* first, int64_t* last) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double far = reach * (antialias ? fmax(scale, 1.0) : 1.0) + 1;
+  const double at = static_cast<double>(i) + 0.5;
+  *first = max(static_cast<int64_t>(floor((at - far) / scale)) - 1, int64_t{0});
+  *last = min(static_cast<int64_t>(ceil((at + far) / scale)) + 1, to);
+}
+
+template <class T>
+__global__ void filter_gradient_elements(ResizeForm f, int reach, bool antialias, const T* dy,
+                                         T* dx, int64_t total) {
+  using W = Wide<T>;
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    const Place at = place_of(i, f.height, f.width, f.channels);
+    int64_t top, bottom, left, right;
+    filtered_from(at.h, f.height, f.tall, reach, antialias, &top, &bottom);
+    filtered_from(at.w, f.width, f.wide, reach, antialias, &left, &right);
+    W sum = 0;
+    for (int64_t oh = top; oh < bottom; ++oh) {
+      const double down = span_of(oh, f.height, f.tall, reach, antialias).share(at.h);
+      if (down == 0) continue;
+      for (int64_t ow = left; ow < right; ++ow) {
+        const double across = span_of(ow, f.width, f.wide, reach, antialias).share(at.w);
+        sum += widen(dy[((at.b * f.tall + oh) * f.wide + ow) * f.channels + at.c]) *
+               static_cast<W>(down * across);
+      }
+    }
+    dx[i] = static_cast<T>(sum);
+  }
+}
+
+std::unique_ptr<Kernel> filter_kernel(const PrepareCall& call, const ResizeForm& f, bool gradient,
+                                      int reach, bool antialias) {
+  return pool_kernel(call, call.in[0].dtype,
+                     [f, gradient, reach, antialias]<class T>(unsigned blocks, cudaStream_t stream,
+                                                              void* const* in, void* const* out,
+                                                              int64_t total) {
+                       if (gradient)
+                         filter_gradient_elements<T><<<blocks, 256, 0, stream>>>(
+                             f, reach, antialias, input<T>(in, 0), output<T>(out, 0), total);
+                       else
+                         filter_elements<T><<<blocks, 256, 0, stream>>>(
+                             f, reach, antialias, input<T>(in, 0), output<T>(out, 0), total);
+                     });
+}
+
 std::unique_ptr<Kernel> resize_kernel(const PrepareCall& call, bool gradient,
                                       const char* otherwise) {
   const Shape& s = gradient ? call.out[0].shape : call.in[0].shape;
   const Shape& t = gradient ? call.in[0].shape : call.out[0].shape;
   const bool bilinear = call.attrs.text("interpolation", otherwise) == "bilinear";
   const ResizeForm f{s[0], s[1], s[2], s[3], t[1], t[2], bilinear};
+  const int reach = resize_reach(call.attrs.text("interpolation", otherwise));
+  const bool antialias = call.attrs.integer("antialias", 0) != 0;
+  if (reach > 1 || (reach == 1 && antialias))
+    return filter_kernel(call, f, gradient, reach, antialias);
   return pool_kernel(call, call.in[0].dtype,
                      [f, gradient]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
                                             void* const* out, int64_t total) {

@@ -39,6 +39,7 @@ struct ModelInTraining {
   int64_t iterations() const { return update_moment(session, steps()).update - 1; }
   int64_t steps() const { return state.steps_before + state.position.steps; }  // since compile()
   Variables& variables() const { return session.variables(); }
+  void reset_state() const;  // of stateful layers, as Model::reset_state()
   void save_weights(const std::string& path) const;
   // Everything that going on needs: see checkpoint.h.
   void save_checkpoint(const std::string& folder) const;
@@ -53,6 +54,7 @@ struct ModelInTraining {
   bool resumed = false;         // goes on from a checkpoint
   bool nan_is_handled = false;  // a callback ends training on a non-finite loss
   std::vector<CallbackRef> callbacks = {};
+  std::vector<size_t> carried = {};  // variables of stateful layers
 
   // What is saved: tensors of variables and callbacks, and the state.
   std::vector<NamedBytes> saved_tensors() const;

@@ -1,5 +1,7 @@
 #include "train/callback_list.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "train/weights.h"
@@ -16,6 +18,13 @@ std::string prefix_of(const std::vector<CallbackRef>& callbacks, size_t i) {
 }
 
 }  // namespace
+
+void ModelInTraining::reset_state() const {
+  for (size_t i : carried)
+    std::memset(variables().at(i), 0,
+                static_cast<size_t>(variables().layout().entries[i].meta.bytes()));
+  if (!carried.empty()) variables().written();
+}
 
 void ModelInTraining::save_weights(const std::string& path) const {
   pl::save_weights(path, session.variables());

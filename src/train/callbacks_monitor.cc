@@ -18,14 +18,14 @@ namespace {
 bool grows(const std::string& metric) {
   for (const char* part : {"accuracy", "auc", "precision", "recall", "f1_score", "fbeta_score",
                            "r2_score", "cosine_similarity", "iou", "mean_io_u", "true_positives",
-                           "true_negatives", "sensitivity", "specificity"})
+                           "true_negatives", "sensitivity", "specificity", "correlation"})
     if (metric.find(part) != std::string::npos) return true;
   return metric == "acc";
 }
 
 bool shrinks(const std::string& metric) {
   for (const char* part : {"loss", "error", "crossentropy", "divergence", "hinge", "log_cosh",
-                           "poisson", "false_positives", "false_negatives"})
+                           "logcosh", "poisson", "false_positives", "false_negatives"})
     if (metric.find(part) != std::string::npos) return true;
   return metric == "mse" || metric == "mae" || metric == "mape" || metric == "msle";
 }
@@ -116,8 +116,10 @@ class EarlyStoppingCallback : public Callback {
     if (options_.verbose > 0)
       std::printf("Restoring model weights from the end of the best epoch: %lld.\n",
                   static_cast<long long>(best_epoch_ + 1));
-    std::memcpy(model->variables().data(), best_weights_.data(),
-                static_cast<size_t>(best_weights_.bytes()));
+    each_weight([this](void* weight, Bytes at, Bytes bytes) {
+      std::memcpy(weight, best_weights_.data() + at, static_cast<size_t>(bytes));
+    });
+    model->variables().written();
     best_weights_ = Reservation();
     has_best_weights_ = false;
   }
@@ -158,10 +160,22 @@ class EarlyStoppingCallback : public Callback {
 
  private:
   void keep_weights(int64_t epoch) {
-    std::memcpy(best_weights_.data(), model->variables().data(),
-                static_cast<size_t>(best_weights_.bytes()));
+    each_weight([this](const void* weight, Bytes at, Bytes bytes) {
+      std::memcpy(best_weights_.data() + at, weight, static_cast<size_t>(bytes));
+    });
     has_best_weights_ = true;
     best_epoch_ = epoch;
+  }
+
+  // body(where the host finds it, where it lies among the weights, bytes)
+  template <class Body>
+  void each_weight(const Body& body) const {
+    const Variables& variables = model->variables();
+    for (size_t i = 0; i < variables.layout().entries.size(); ++i) {
+      const auto& entry = variables.layout().entries[i];
+      if (entry.category == Category::parameters)
+        body(variables.at(i), entry.at, entry.meta.bytes());
+    }
   }
 
   EarlyStoppingOptions options_;

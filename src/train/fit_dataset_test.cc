@@ -97,6 +97,44 @@ TEST(FitDataset, DataWithoutEndNeedStepsAndGoOnAcrossEpochs) {
   EXPECT_TRUE(equal_weights(a, b));
 }
 
+TEST(FitDataset, EpochsOfFewerStepsGoOnInTheSamples) {
+  const Samples data = samples(48);
+  Sequential a = classifier(), b = classifier();
+  FitOptions halves{.batch_size = 8, .epochs = 4, .shuffle = false, .verbose = 0, .threads = 1};
+  FitOptions whole = halves;
+  halves.steps_per_epoch = 3;  // of 6
+  whole.epochs = 2;
+  const History short_ones = a.fit(data.x, data.y, halves);
+  b.fit(data.x, data.y, whole);
+  EXPECT_EQ(short_ones.steps, 12);
+  EXPECT_EQ(short_ones.history.at("loss").size(), 4u);
+  EXPECT_TRUE(equal_weights(a, b));
+}
+
+TEST(FitDataset, StepsOfEvaluationAndPrediction) {
+  const Samples data = samples(50), first = samples(16);
+  Sequential model = classifier();
+  const Results some = model.evaluate(data.x, data.y, {.batch_size = 8, .steps = 2, .threads = 1});
+  EXPECT_EQ(some, model.evaluate(first.x, first.y, {.batch_size = 8, .threads = 1}));
+  EXPECT_EQ(model.predict(data.x, {.batch_size = 8, .steps = 2}).shape(), (Shape{16, 3}));
+  EXPECT_EQ(model.predict(data.x, {.batch_size = 8, .steps = 9}).shape(), (Shape{50, 3}));
+  // Data without end can be validated on and predicted so.
+  const Dataset endless = Dataset::from_tensor_slices({data.x, data.y}).repeat().batch(8);
+  EXPECT_EQ(model.predict(endless, {.steps = 3}).shape(), (Shape{24, 3}));
+  const History history = model.fit(data.x, data.y,
+                                    {.batch_size = 8,
+                                     .validation_data = Data(endless),
+                                     .verbose = 0,
+                                     .threads = 1,
+                                     .validation_steps = 2});
+  EXPECT_EQ(history.history.at("val_loss")[0],
+            model.evaluate(first.x, first.y, {.batch_size = 8, .threads = 1})["loss"]);
+  EXPECT_NE(message_of([&] {
+              model.evaluate(data.x, data.y, {.steps = -1});
+            }).find("[evaluate] steps: expected 0 or more, received -1"),
+            std::string::npos);
+}
+
 TEST(FitDataset, LabelsAreCheckedAsTheyAreRead) {
   const Samples data = samples(16);
   data.y.data_as<int64_t>()[11] = 3;

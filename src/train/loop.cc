@@ -148,18 +148,19 @@ class Feeder {
   std::vector<void*> places_;
 };
 
-// Runs a step that writes no variable on every batch of the source, in order; then body(signature,
+// Runs a step that trains nothing on every batch of the source, in order; then body(signature,
 // rows). Stops early when an observer wants to leave.
 template <class Body>
-void for_each_batch(Session& session, StepKind kind, Source& source, int64_t batch,
+void for_each_batch(Session& session, StepKind kind, Source& source, int64_t batch, int64_t steps,
                     TrainObserver* observer, const Body& body) {
   Feeder feeder(batch, source);
   source.begin_epoch(0);
-  for (int64_t begin = 0; begin < source.size(); begin += batch) {
+  const int64_t samples = samples_in(source.size(), batch, steps);
+  for (int64_t begin = 0; begin < samples; begin += batch) {
     if (observer && observer->leave()) return;
     if (observer && kind == StepKind::evaluate) observer->on_test_step_begin(begin / batch);
     if (observer && kind == StepKind::predict) observer->on_predict_step_begin(begin / batch);
-    const int64_t rows = std::min(batch, source.size() - begin);
+    const int64_t rows = std::min(batch, samples - begin);
     const size_t signature = find_signature(session, kind, rows);
     feeder.feed(session, signature, source, nullptr, begin, rows);
     StepParams params;
@@ -241,31 +242,37 @@ class Trainer {
   // `done` steps of it were made before.
   void run_epoch(int64_t epoch, int64_t done) {
     const auto start = Clock::now();
-    const Permutation order(train_.size(), options_.seed,
-                            static_cast<uint64_t>(options_.epochs_before + epoch));
-    const int64_t pass = whole_steps(train_.size(), options_.batch);
-    const int64_t whole = options_.steps_per_epoch.value_or(pass);
+    const int64_t pass_steps = whole_steps(train_.size(), options_.batch);
+    const int64_t whole = options_.steps_per_epoch.value_or(pass_steps);
     if (done > whole)
       throw DataError("[resume] expected at most " + std::to_string(whole) +
                       " steps of an epoch, received " + std::to_string(done));
     const int64_t left = options_.steps ? *options_.steps - result_.steps : whole;
     const int64_t steps = std::min(whole, done + left);
     if (done == 0) means_.reset();
-    train_.begin_epoch(options_.epochs_before + epoch);
     observer_.on_epoch_begin(epoch, options_.epochs, steps, done);
     event_.epoch = epoch;
     event_.epoch_step = position_.epoch_step = done;
     event_.epoch_steps = steps;
     for (int64_t s = done; s < steps && !done_; ++s) {
-      const int64_t begin = s % pass * options_.batch;
+      const int64_t step = (epoch - 1) * whole + s;  // of all, were there one epoch
+      const int64_t begin = step % pass_steps * options_.batch;
+      begin_pass(options_.epochs_before + 1 + step / pass_steps);
       event_.epoch_step = s + 1;
       observer_.on_step_begin(s);
-      run_step(options_.shuffle ? &order : nullptr, begin,
+      run_step(options_.shuffle ? &*order_ : nullptr, begin,
                std::min(options_.batch, train_.size() - begin));
       if (result_.finite) tell_position(epoch, s + 1);
       done_ = !result_.finite || reached_steps() || observer_.stop() || leaves();
     }
     if (!result_.left) end_epoch(epoch, start, event_.epoch_step == whole);
+  }
+
+  void begin_pass(int64_t pass) {
+    if (order_ && pass == pass_) return;
+    order_.emplace(train_.size(), options_.seed, static_cast<uint64_t>(pass));
+    train_.begin_epoch(pass);
+    pass_ = pass;
   }
 
   // `whole`: it was not cut short.
@@ -274,8 +281,8 @@ class Trainer {
     event.metrics.resize(means_.terms());
     means_.write_terms(event.metrics);
     if (test_ && result_.finite && epoch % options_.validation_freq == 0) {
-      const Evaluated evaluation =
-          evaluate(session_, *test_, validation_batch(options_), &observer_);
+      const Evaluated evaluation = evaluate(session_, *test_, validation_batch(options_),
+                                            &observer_, options_.validation_steps);
       if (leaves()) return;
       event.val_loss = evaluation.loss;
       event.val_metrics = evaluation.metrics;
@@ -389,6 +396,8 @@ class Trainer {
   Feeder feeder_;
   KernelTimer timer_;
   Means means_;
+  std::optional<Permutation> order_;  // of the pass over the data that is under way
+  int64_t pass_ = 0;
   StepEvent event_;
   LoopPosition position_;
   LoopResult result_;
@@ -408,8 +417,9 @@ std::vector<Signature> signatures_for(const LoopOptions& options, int64_t train_
   const size_t updates = list.size();
   for (size_t s = 0; s < updates && options.accumulate > 1; ++s)
     list.push_back({StepKind::train, list[s].batch, true});
-  for (const Signature& signature :
-       signatures_for(StepKind::evaluate, validation_batch(options), test_samples))
+  for (const Signature& signature : signatures_for(
+           StepKind::evaluate, validation_batch(options),
+           samples_in(test_samples, validation_batch(options), options.validation_steps)))
     list.push_back(signature);
   return list;
 }
@@ -421,18 +431,23 @@ std::vector<Signature> signatures_for(StepKind kind, int64_t batch, int64_t samp
   return list;
 }
 
+int64_t samples_in(int64_t samples, int64_t batch, int64_t steps) {
+  return steps > 0 && steps < whole_steps(samples, batch) ? steps * batch : samples;
+}
+
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer) {
   return Trainer(session, options, train, test, observer).run();
 }
 
-Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserver* observer) {
+Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserver* observer,
+                   int64_t steps) {
   Means means(session, StepKind::evaluate);
   Evaluated result;
   result.metrics.resize(means.terms());
   if (observer) observer->on_test_begin();
   int64_t step = 0;
-  for_each_batch(session, StepKind::evaluate, source, batch, observer,
+  for_each_batch(session, StepKind::evaluate, source, batch, steps, observer,
                  [&](size_t signature, int64_t rows) {
                    means.add(session, signature, rows);
                    result.loss = means.mean_loss();
@@ -445,12 +460,12 @@ Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserve
 }
 
 void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out,
-             TrainObserver* observer) {
+             TrainObserver* observer, int64_t steps) {
   std::vector<char*> to;
   for (void* place : out) to.push_back(static_cast<char*>(place));
   int64_t step = 0;
   if (observer) observer->on_predict_begin();
-  for_each_batch(session, StepKind::predict, source, batch, observer,
+  for_each_batch(session, StepKind::predict, source, batch, steps, observer,
                  [&](size_t signature, int64_t) {
                    const Graph& graph = session.plan().prepared[signature].graph;
                    for (size_t k = 0; k < to.size(); ++k) {

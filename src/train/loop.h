@@ -26,9 +26,11 @@ struct LoopOptions {
   int64_t initial_epoch = 0;          // so many of them are done already
   int64_t validation_batch = 0;       // 0: as batch
   int64_t validation_freq = 1;        // every so many epochs
+  int64_t validation_steps = 0;       // at most so many batches; 0: all
   std::optional<int64_t> steps = {};  // stop after so many, whatever the epoch
-  std::optional<int64_t> steps_per_epoch =
-      {};                       // default: one pass over the data; may be more or less
+  // Default: one pass over the data. With fewer or more the next epoch goes on where the last one
+  // stopped, and a new pass, shuffled anew, begins where the data end.
+  std::optional<int64_t> steps_per_epoch = {};
   bool resident_batch = false;  // the data are one batch that stays in the arena (synthetic)
   bool shuffle = true;
   bool time_kernels = false;  // some early steps are timed kernel by kernel
@@ -120,13 +122,17 @@ struct LoopResult {
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer);
 
+// Of the first `steps` batches; 0: of all.
 Evaluated evaluate(Session& session, Source& source, int64_t batch,
-                   TrainObserver* observer = nullptr);
+                   TrainObserver* observer = nullptr, int64_t steps = 0);
 
 // Writes the predictions for all samples one after another to `out`, one for each output. Only x is
 // read.
 void predict(Session& session, Source& source, int64_t batch, const std::vector<void*>& out,
-             TrainObserver* observer = nullptr);
+             TrainObserver* observer = nullptr, int64_t steps = 0);
+
+// Samples of the first `steps` batches; 0: all.
+int64_t samples_in(int64_t samples, int64_t batch, int64_t steps);
 
 // What the loop itself keeps on the heap, but for kernel times: 48 bytes a step of the plan, within
 // what footprint.h counts for a node.

@@ -324,6 +324,26 @@ Tensors Model::get_weights() {
   return values;
 }
 
+void Model::reset_state(const std::string& layer) {
+  state_->require_built("reset_state");
+  bool found = false;
+  for (size_t i = 0; i < state_->network.weights().size(); ++i) {
+    const NetworkWeight& weight = state_->network.weights()[i];
+    const bool named =
+        layer.empty() || ("/" + weight.path).find("/" + layer + "/") != std::string::npos;
+    if (!weight.carried || !named) continue;
+    found = true;
+    if (!state_->variables) continue;  // they start as zeros
+    const Meta& meta = state_->variables->layout().entries[i].meta;
+    state_->weight_handles()[i].state()->writable();
+    std::memset(state_->variables->at(i), 0, static_cast<size_t>(meta.bytes()));
+    state_->weight_handles()[i].state()->wrote();
+  }
+  if (!found && !layer.empty())
+    throw UserError("[reset_state] " + layer + ": expected a stateful layer of " + state_->name +
+                    ", received none");
+}
+
 void Model::set_weights(const Tensors& values) {
   const std::vector<WeightInfo> list = weights();
   if (values.size() != list.size())

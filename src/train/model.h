@@ -126,10 +126,10 @@ struct Data {
       : x(std::move(x_values)), y(std::move(y_values)), sample_weight(std::move(weights)) {}
   Data(Source& samples) : source(&samples) {}
   Data(const Dataset& batches);
-  bool empty() const { return !source && x.empty() && y.empty(); }
+  bool empty() const { return !source && !dataset && x.empty() && y.empty(); }
   Values x, y, sample_weight;
   Source* source = nullptr;
-  std::shared_ptr<Source> own;  // of a Dataset
+  std::shared_ptr<const Dataset> dataset;
 };
 
 struct FitOptions {
@@ -152,8 +152,11 @@ struct FitOptions {
   // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
   // named. Of training samples only.
   std::map<int64_t, double> class_weight = {};
-  int64_t initial_epoch = 0;                // epochs before this one are done already
-  int64_t steps_per_epoch = 0;              // 0: one pass over the samples
+  int64_t initial_epoch = 0;  // epochs before this one are done already
+  // 0: one pass over the samples. Else the next epoch goes on where one ends; where the samples
+  // end, they begin anew (Keras cuts that epoch short and warns).
+  int64_t steps_per_epoch = 0;
+  int64_t validation_steps = 0;             // of validation data: the first so many batches; 0: all
   int64_t validation_batch_size = 0;        // 0: as batch_size
   int64_t validation_freq = 1;              // after every so many epochs
   std::vector<CallbackRef> callbacks = {};  // callbacks.h
@@ -171,6 +174,7 @@ struct BatchOptions {
 
 struct EvaluateOptions {
   int64_t batch_size = 32;
+  int64_t steps = 0;  // the first so many batches; 0: all
   Budget memory = {};
   int threads = 0;
   std::optional<double> x_scale = {};
@@ -274,6 +278,9 @@ class Model {
   std::vector<WeightInfo> weights();  // in creation order
   Tensors get_weights();              // copies, as weights()
   void set_weights(const Tensors& values);
+  // States that stateful layers carry from batch to batch become zero: Keras's layer.reset_state()
+  // of all of them, or of one by name or path.
+  void reset_state(const std::string& layer = "");
   int64_t count_params() const;
 
   // A model is a layer of another: its layers are part of that, under its name ("inner/dense"). The

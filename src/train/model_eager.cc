@@ -82,7 +82,8 @@ class MemberLayer final : public Layer {
                           .regularizer = weight.regularizer,
                           .constraint = weight.constraint,
                           .values = std::make_shared<MemberValues>(state_, i),
-                          .dtype = weight.dtype});
+                          .dtype = weight.dtype,
+                          .carried = weight.carried});
     }
     return network.output_shapes()[0];
   }
@@ -231,7 +232,9 @@ Tensors Model::operator()(const Tensors& xs, bool training) {
   const Dtype compute = state_->settings().dtype.compute;
   const std::vector<Variable> all = variables();
   Tensors weights;
-  auto moves = [&](size_t i) { return training && network.weights()[i].state; };
+  auto moves = [&](size_t i) {
+    return network.weights()[i].carried || (training && network.weights()[i].state);
+  };
   for (size_t i = 0; i < all.size(); ++i) weights.push_back(weight_of(all[i], moves(i)));
   Tensors in;
   for (size_t i = 0; i < xs.size(); ++i)

@@ -81,8 +81,11 @@ class FitSources {
     if (!options.validation_data.empty()) {
       // Keras: validation_data wins over validation_split.
       const Data& given = options.validation_data;
-      validation = given.source ? given.source
-                                : own(source_of(state, given.x, given.y, given.sample_weight));
+      if (given.dataset)
+        validation = own(dataset_source(*given.dataset, options.validation_steps));
+      else
+        validation = given.source ? given.source
+                                  : own(source_of(state, given.x, given.y, given.sample_weight));
     } else if (split > 0) {
       const auto at =
           static_cast<int64_t>(std::floor(static_cast<double>(data.size()) * (1 - split)));
@@ -149,6 +152,7 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
   expect("steps_per_epoch", options.steps_per_epoch, 0);
   expect("validation_batch_size", options.validation_batch_size, 0);
   expect("validation_freq", options.validation_freq, 1);
+  expect("validation_steps", options.validation_steps, 0);
   int64_t validation_batch = options.validation_batch_size;
   if (sources.validation && sources.validation->batch() > 0)
     validation_batch = sources.validation->batch();
@@ -157,11 +161,27 @@ ModelCall fit_call(ModelState& state, const FitSources& sources, const FitOption
                            .validation = sources.validation,
                            .batch = options.batch_size,
                            .validation_batch = validation_batch,
+                           .validation_steps = options.validation_steps,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = sources.extra_bytes + options.epochs * kHistoryBytes,
                            .switches = switches_of(options),
                            .callbacks = options.callbacks});
+}
+
+int64_t checked_steps(const char* call, int64_t steps) {
+  if (steps < 0)
+    throw UserError("[" + std::string(call) + "] steps: expected 0 or more, received " +
+                    std::to_string(steps));
+  return steps;
+}
+
+// Weights that stateful layers carry from batch to batch.
+std::vector<size_t> carried_weights(const Network& network) {
+  std::vector<size_t> list;
+  for (size_t i = 0; i < network.weights().size(); ++i)
+    if (network.weights()[i].carried) list.push_back(i);
+  return list;
 }
 
 // Keeps the model's counters right even when an error ends the loop.
@@ -252,7 +272,7 @@ History Model::fit(const Values& x, const Values& y, const FitOptions& options) 
   return fit(*source_of(*state_, x, y, options.sample_weight), options);
 }
 
-Data::Data(const Dataset& batches) : own(dataset_source(batches)) { source = own.get(); }
+Data::Data(const Dataset& batches) : dataset(std::make_shared<const Dataset>(batches)) {}
 
 History Model::fit(const Dataset& data, const FitOptions& options) {
   return fit(*dataset_source(data, options.steps_per_epoch), options);
@@ -277,7 +297,8 @@ History Model::fit(Source& data, const FitOptions& given) {
                            .test_metrics = test_log_names(session.plan()),
                            .epochs = options.epochs,
                            .snapshot = report.snapshot,
-                           .callbacks = options.callbacks};
+                           .callbacks = options.callbacks,
+                           .carried = carried_weights(state_->network)};
   training.state.identity = identity_of(*state_, *sources.train, report, options);
   training.state.steps_before = state_->steps;
   training.state.epochs_before = state_->epochs - options.initial_epoch;
@@ -294,6 +315,7 @@ History Model::fit(Source& data, const FitOptions& given) {
                          .initial_epoch = options.initial_epoch,
                          .validation_batch = call.validation_batch(),
                          .validation_freq = options.validation_freq,
+                         .validation_steps = options.validation_steps,
                          .steps_per_epoch = steps_per_epoch,
                          .shuffle = options.shuffle,
                          .seed = options.seed,
@@ -329,7 +351,7 @@ Results Model::evaluate(const Values& x, const Values& y, const EvaluateOptions&
 }
 
 Results Model::evaluate(const Dataset& data, const EvaluateOptions& options) {
-  return evaluate(*dataset_source(data), options);
+  return evaluate(*dataset_source(data, options.steps), options);
 }
 
 Results Model::evaluate(Source& data, const EvaluateOptions& options) {
@@ -337,6 +359,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
   ModelCall call(*state_, {.kind = StepKind::evaluate,
                            .data = &data,
                            .batch = data.batch() > 0 ? data.batch() : options.batch_size,
+                           .steps = checked_steps("evaluate", options.steps),
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .callbacks = options.callbacks});
@@ -345,9 +368,10 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
                         .compiled = *state_->compiled,
                         .metrics = log_names(session.plan()),
                         .test_metrics = test_log_names(session.plan()),
-                        .callbacks = options.callbacks};
+                        .callbacks = options.callbacks,
+                        .carried = carried_weights(state_->network)};
   TestCallbacks callbacks(model);
-  const Evaluated evaluation = pl::evaluate(session, data, call.batch(), &callbacks);
+  const Evaluated evaluation = pl::evaluate(session, data, call.batch(), &callbacks, options.steps);
   Results results{{"loss", evaluation.loss}};
   const std::vector<std::string> names = log_names(session.plan());
   for (size_t m = 0; m < names.size(); ++m) results[names[m]] = evaluation.metrics[m];
@@ -360,7 +384,7 @@ Tensor Model::predict(const Values& x, const PredictOptions& options) {
 }
 
 Tensor Model::predict(const Dataset& data, const PredictOptions& options) {
-  return predict(*dataset_source(data), options);
+  return predict(*dataset_source(data, options.steps), options);
 }
 
 Tensor Model::predict(Source& data, const PredictOptions& options) {
@@ -376,20 +400,24 @@ Tensors Model::predict_all(const Values& x, const PredictOptions& options) {
 }
 
 Tensors Model::predict_all(const Dataset& data, const PredictOptions& options) {
-  return predict_all(*dataset_source(data), options);
+  return predict_all(*dataset_source(data, options.steps), options);
 }
 
 Tensors Model::predict_all(Source& data, const PredictOptions& options) {
   state_->build_for(data);
   Metas metas;
   Bytes bytes = 0;
+  const int64_t batch = data.batch() > 0 ? data.batch() : options.batch_size;
+  const int64_t samples =
+      batch > 0 ? samples_in(data.size(), batch, checked_steps("predict", options.steps)) : 0;
   for (const Shape& shape : state_->network.output_shapes()) {
-    metas.push_back({state_->settings().dtype.variable, shape.with_front(data.size())});
+    metas.push_back({state_->settings().dtype.variable, shape.with_front(samples)});
     bytes += metas.back().bytes();
   }
   ModelCall call(*state_, {.kind = StepKind::predict,
                            .data = &data,
-                           .batch = data.batch() > 0 ? data.batch() : options.batch_size,
+                           .batch = batch,
+                           .steps = options.steps,
                            .threads = options.threads,
                            .x_scale = options.x_scale,
                            .extra_bytes = bytes,
@@ -401,9 +429,12 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
   for (const Meta& meta : metas) places.push_back(results.emplace_back(meta).data());
   Session session = call.start(report, 0);
   const Compiled compiled = state_->settings();
-  ModelInTraining model{.session = session, .compiled = compiled, .callbacks = options.callbacks};
+  ModelInTraining model{.session = session,
+                        .compiled = compiled,
+                        .callbacks = options.callbacks,
+                        .carried = carried_weights(state_->network)};
   TestCallbacks callbacks(model);
-  pl::predict(session, data, call.batch(), places, &callbacks);
+  pl::predict(session, data, call.batch(), places, &callbacks, options.steps);
   call.keep_plan(session.take_plan());
   return results;
 }

@@ -171,13 +171,15 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
 
 PlanKey ModelCall::key(int64_t batch) const {
   PlanKey key{.signatures = {}, .sample = sample_};
-  LoopOptions loop{.batch = batch, .validation_batch = needs_.validation_batch};
+  LoopOptions loop{.batch = batch,
+                   .validation_batch = needs_.validation_batch,
+                   .validation_steps = needs_.validation_steps};
   if (needs_.kind == StepKind::train) loop.accumulate = accumulation_of(compiled_);
   const int64_t samples = needs_.data ? needs_.data->size() : batch;
   key.signatures =
       needs_.kind == StepKind::train
           ? signatures_for(loop, samples, needs_.validation ? needs_.validation->size() : 0)
-          : signatures_for(needs_.kind, batch, samples);
+          : signatures_for(needs_.kind, batch, samples_in(samples, batch, needs_.steps));
   key.source_bytes = source_bytes_ + loop_bytes(loop);
   key.variable_bytes = layout_.bytes;
   key.budget = budget_;

@@ -85,6 +85,8 @@ class ModelCall {
     Source* validation = nullptr;
     int64_t batch = 32;
     int64_t validation_batch = 0;  // 0: as batch
+    int64_t steps = 0;             // of evaluate and predict: batches; 0: all
+    int64_t validation_steps = 0;
     int threads = 0;
     std::optional<double> x_scale = std::nullopt;
     Bytes extra_bytes = 0;  // that the caller holds besides

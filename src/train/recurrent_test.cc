@@ -79,7 +79,9 @@ TEST(Recurrent, NamesWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(refusal([] { GRU(4, {.activation = "softmix"}); }).find("received 'softmix'"),
             std::string::npos);
-  EXPECT_NE(refusal([] { LSTM(4, {.stateful = true}); }).find("[LSTM] stateful: expected false"),
+  EXPECT_NE(refusal([] {
+              LSTM(4, {.stateful = true});
+            }).find("[LSTM] batch_size: expected the number of samples of every batch with "),
             std::string::npos);
   EXPECT_NE(refusal([] {
               LSTM(4, {.name = "r"})(Input({5}));

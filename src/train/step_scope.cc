@@ -72,8 +72,9 @@ Tensors StepScope::forward(const Tensors& x, bool training) {
         cast(x[i], network.vocabulary(i) > 0 ? Dtype::int32 : network.input_compute(i, compute)));
   // Through the variables: tapes see that they are read.
   for (size_t w = 0; w < weights().size(); ++w)
-    own.push_back(training && network.weights()[w].state ? weight_to_write(w)
-                                                         : weights()[w].value());
+    own.push_back(network.weights()[w].carried || (training && network.weights()[w].state)
+                      ? weight_to_write(w)
+                      : weights()[w].value());
   notes_ = {.masks = {}, .losses = {}, .salt = calls_++};
   const Tensors outputs = network.call(in, own, training, of_.inputs.params, compute, &notes_);
   outputs_.clear();

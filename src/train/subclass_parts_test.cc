@@ -69,6 +69,85 @@ CompileOptions two_losses() {
           .loss_weights = {1.0, 0.5}};
 }
 
+// One layer for two inputs, and one behind itself: each has one set of weights, whose gradients of
+// all uses add up.
+class Siamese : public Model {
+ public:
+  Tensors call(const Tensors& xs, bool) override {
+    return {head(subtract(again(norm(tower(xs[0]))), again(norm(tower(xs[1])))))};
+  }
+  Tensor again(const Tensor& x) const { return turn(turn(x)); }
+  LayerRef tower = Dense(5, {.activation = "tanh", .name = "tower"}),
+           norm = BatchNormalization({.momentum = 0.5, .name = "norm"}),
+           turn = Dense(5, {.activation = "tanh", .name = "turn"}),
+           head = Dense(1, {.name = "head"});
+};
+
+TEST(SubclassParts, LayersThatAreCalledTwiceShareTheirWeights) {
+  const Tensor a = pattern({24, 4}, 1), b = pattern({24, 4}, 2), y = pattern({24, 1}, 3);
+  const Symbolic left = Input({4}), right = Input({4});
+  const LayerRef tower = Dense(5, {.activation = "tanh", .name = "tower"}),
+                 norm = BatchNormalization({.momentum = 0.5, .name = "norm"}),
+                 turn = Dense(5, {.activation = "tanh", .name = "turn"});
+  Siamese subclass;
+  Model other({left, right},
+              {Dense(1, {.name = "head"})(
+                  Subtract()({turn(turn(norm(tower(left)))), turn(turn(norm(tower(right))))}))});
+  const CompileOptions options{.optimizer = "adam", .loss = "mse"};
+  subclass.compile(options);
+  other.compile(options);
+  subclass.build({Shape{4}, Shape{4}});
+  ASSERT_EQ(subclass.weights().size(), 10u);
+  ASSERT_EQ(other.weights().size(), 10u);
+  subclass.set_weights(other.get_weights());
+  const History one = subclass.fit({a, b}, y, kFit), two = other.fit({a, b}, y, kFit);
+  for (size_t e = 0; e < 3; ++e)
+    EXPECT_NEAR(one.history.at("loss")[e], two.history.at("loss")[e], 1e-6);
+  const Tensors mine = subclass.get_weights(), theirs = other.get_weights();
+  for (size_t w = 0; w < mine.size(); ++w)
+    for (int64_t i = 0; i < mine[w].meta().elements(); ++i)
+      EXPECT_NEAR(mine[w].data_as<float>()[i], theirs[w].data_as<float>()[i], 1e-5)
+          << subclass.weights()[w].path;
+}
+
+// States between batches, in call() as elsewhere.
+class Remembers : public Model {
+ public:
+  Tensor call(const Tensor& x, bool) override { return head(lstm(x)); }
+  LayerRef lstm = LSTM(4, {.stateful = true, .batch_size = 8, .name = "lstm"}),
+           head = Dense(1, {.name = "head"});
+};
+
+TEST(SubclassParts, StatefulLayers) {
+  const Tensor x = pattern({24, 5, 3}, 1), y = pattern({24, 1}, 2);
+  Remembers subclass;
+  Sequential other(Shape{5, 3}, {LSTM(4, {.stateful = true, .batch_size = 8, .name = "lstm"}),
+                                 Dense(1, {.name = "head"})});
+  const CompileOptions options{.optimizer = "sgd", .loss = "mse"};
+  subclass.compile(options);
+  other.compile(options);
+  subclass.build(Shape{5, 3});
+  subclass.set_weights(other.get_weights());
+  FitOptions in_order = kFit;
+  in_order.shuffle = false;
+  const History one = subclass.fit(x, y, in_order), two = other.fit(x, y, in_order);
+  for (size_t e = 0; e < 3; ++e)
+    EXPECT_NEAR(one.history.at("loss")[e], two.history.at("loss")[e], 1e-6);
+  const PredictOptions eight{.batch_size = 8, .threads = 1};
+  const Tensor first = subclass.predict(x, eight), second = subclass.predict(x, eight);
+  EXPECT_FALSE(same_bits(first, second)) << "the state goes on";
+  subclass.reset_state("lstm");
+  const Tensor anew = subclass.predict(x, eight);
+  subclass.reset_state();
+  EXPECT_TRUE(same_bits(anew, subclass.predict(x, eight)));
+  EXPECT_NE(message_of([&] { subclass.predict(x, {.batch_size = 7}); })
+                .find("lstm: expected batches of 8 samples, its batch_size as a stateful layer, "
+                      "received 7"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { subclass.reset_state("head"); }).find("expected a stateful layer"),
+            std::string::npos);
+}
+
 TEST(SubclassParts, SeveralInputsAndOutputs) {
   const Tensor text = tokens({24, 6}, 11), numbers = pattern({24, 4}, 1);
   const Tensor y = tokens({24}, 3), price = pattern({24, 1}, 2);

@@ -498,10 +498,23 @@ def random(attrs, params):
     return y.reshape(shape)
 
 
+FILTERS = {"bilinear": lambda x: np.maximum(1 - x, 0),
+           "bicubic": lambda x: np.where(x < 1, 1.5 * x**3 - 2.5 * x**2 + 1,
+                                         np.where(x < 2, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2, 0)),
+           "lanczos3": lambda x: np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0),
+           "lanczos5": lambda x: np.where(x < 5, np.sinc(x) * np.sinc(x / 5), 0)}
+
+
 def resize(attrs, x):
-    """Between the centres of pixels; the edge goes on for ever."""
+    """Between the centres of pixels; the edge goes on for ever. Wider filters leave out what is beyond it."""
     for axis, size in zip((1, 2), attrs["size"]):
         at = (np.arange(size) + 0.5) * x.shape[axis] / size - 0.5
+        if attrs.get("antialias") or attrs["interpolation"] not in ("nearest", "bilinear"):
+            wide = max(x.shape[axis] / size, 1) if attrs.get("antialias") else 1
+            shares = FILTERS[attrs["interpolation"]](np.abs(at[:, None] - np.arange(x.shape[axis])) / wide)
+            shares /= shares.sum(1, keepdims=True)
+            x = np.moveaxis(np.tensordot(shares, x, (1, axis)), 0, axis)
+            continue
         if attrs["interpolation"] == "nearest":
             x = np.take(x, np.floor(at + 0.5 + 1e-9).astype(int), axis)
             continue
