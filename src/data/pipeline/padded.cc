@@ -1,5 +1,6 @@
 // padded_batch and bucket_by_sequence_length: elements of different lengths in one batch.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -59,16 +60,59 @@ void copy_corner(const char* from, const Shape& small, char* to, const Shape& la
 struct Padding {
   ElementSpec row;
   std::vector<double> values;
+
+  std::string text() const {
+    std::string text;
+    for (const double value : values) text += ", padding " + exact_text(value);
+    return text;
+  }
 };
+
+// Whether a number is one of that dtype.
+bool representable(Dtype dtype, double value) {
+  const auto whole = [value](double low, double high) {
+    return value == std::floor(value) && value >= low && value <= high;
+  };
+  switch (dtype) {
+    case Dtype::float32:
+    case Dtype::float64:
+      return true;
+    case Dtype::int32:
+      return whole(-0x1p31, 0x1p31 - 1);
+    case Dtype::int64:
+      return whole(-0x1p63, 0x1p63 - 1024);
+    case Dtype::uint8:
+      return whole(0, 255);
+    case Dtype::boolean:
+      return whole(0, 1);
+    default:
+      return value == 0;
+  }
+}
 
 Padding padding_of(const std::string& stage, const ElementSpec& in, PadFacts& facts) {
   Padding padding{in, std::move(facts.values)};
-  for (size_t f = 0; f < facts.shapes.size() && f < in.fields.size(); ++f) {
-    if (facts.shapes[f].rank() != in.fields[f].shape.rank())
+  const auto expect_few = [&](const char* what, size_t given) {
+    if (given > in.fields.size())
+      throw UserError("[data] " + stage + ": " + what + ": expected at most one for each field, " +
+                      std::to_string(in.fields.size()) + ", received " + std::to_string(given));
+  };
+  expect_few("padded_shapes", facts.shapes.size());
+  expect_few("padding_values", padding.values.size());
+  for (size_t f = 0; f < facts.shapes.size(); ++f) {
+    bool right = facts.shapes[f].rank() == in.fields[f].shape.rank();
+    for (const Dim dim : facts.shapes[f]) right = right && (dim >= 0 || dim == kUnknown);
+    if (!right)
       throw UserError("[data] " + stage + ": padded_shapes: expected a shape like " +
-                      in.fields[f].text() + ", received " + facts.shapes[f].text());
+                      in.fields[f].text() + ", received " + facts.shapes[f].text() +
+                      "; kUnknown is the longest of a batch");
     padding.row.fields[f].shape = facts.shapes[f];
   }
+  for (size_t f = 0; f < padding.values.size(); ++f)
+    if (!representable(in.fields[f].dtype, padding.values[f]))
+      throw UserError("[data] " + stage + ": padding_values: expected a number of " +
+                      in.fields[f].text() + ", received " + exact_text(padding.values[f]) +
+                      "; give a whole one, or map the field to float32");
   return padding;
 }
 
@@ -130,15 +174,23 @@ class PaddedBatch final : public Stage {
     cardinality_ = groups(count, size, drop);
   }
   Bytes out_bytes(const Sizing& sizing) const override {
-    if (padding_.row.known()) return granted(with_front(padding_.row, size_));
-    return max_bytes_ > 0 ? granted(max_bytes_) : size_ * input().out_bytes(sizing);
+    if (padding_.row.known()) return rows_bytes(padding_.row, most_rows());
+    return max_bytes_ > 0 ? granted(max_bytes_) : times(most_rows(), input().out_bytes(sizing));
+  }
+  int64_t most_rows() const {
+    const int64_t count = input().cardinality();
+    return count >= 0 ? std::clamp<int64_t>(count, 1, size_) : size_;
   }
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
-    return input().floor(sizing) + (size_ - 1) * input().out_bytes(sizing) + out_bytes(sizing);
+    return input().floor(sizing) + times(most_rows() - 1, input().out_bytes(sizing)) +
+           out_bytes(sizing);
   }
   Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
-  std::string options() const override { return std::to_string(size_); }
+  std::string options() const override {
+    return std::to_string(size_) + (drop_ ? ", drop_remainder" : "");
+  }
+  std::string decides() const override { return options() + padding_.text(); }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
     class Iterate final : public Iterator {
@@ -214,9 +266,9 @@ class Buckets final : public Stage {
   }
   Bytes batch_bytes(size_t b, const Sizing& sizing) const {
     const ElementSpec row = padding(b).row;
-    if (row.known()) return granted(with_front(row, facts_.batch_sizes[b]));
+    if (row.known()) return rows_bytes(row, facts_.batch_sizes[b]);
     if (facts_.pad.max_bytes > 0) return granted(facts_.pad.max_bytes);
-    return facts_.batch_sizes[b] * input().out_bytes(sizing);
+    return times(facts_.batch_sizes[b], input().out_bytes(sizing));
   }
   // With batches padded to the boundary nothing comes into the last bucket.
   size_t used() const { return facts_.boundaries.size() + (facts_.to_boundary ? 0 : 1); }
@@ -229,7 +281,8 @@ class Buckets final : public Stage {
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
     Bytes held = 0;
-    for (size_t b = 0; b < used(); ++b) held += (facts_.batch_sizes[b] - 1) * row_bytes(b, sizing);
+    for (size_t b = 0; b < used(); ++b)
+      held += times(facts_.batch_sizes[b] - 1, row_bytes(b, sizing));
     return input().floor(sizing) + held + out_bytes(sizing);
   }
   std::string options() const override {
@@ -240,6 +293,9 @@ class Buckets final : public Stage {
       text += std::to_string(facts_.batch_sizes[b]);
     }
     return text + (facts_.to_boundary ? ", to boundary" : "") + (facts_.drop ? ", drop" : "");
+  }
+  std::string decides() const override {
+    return options() + (facts_.no_padding ? ", no padding" : "") + padding_.text();
   }
   IteratorRef iterate(Run& run, uint64_t epoch) const override;
 
@@ -314,7 +370,7 @@ class BucketIterator final : public Iterator {
       if (const Bytes most = node_.row_bytes(bucket, run_.sizing()); granted(in) > most)
         throw DataError("expected an element of length " + std::to_string(length) +
                         " to take at most " + format_bytes(most) + ", received " +
-                        format_bytes(granted(in)));
+                        format_bytes(granted(in)) + "; give what is in front a larger max_bytes");
       return bucket;
     });
   }
@@ -324,7 +380,8 @@ class BucketIterator final : public Iterator {
         if (row[f].meta() != rows[0][f].meta())
           throw DataError("[data] " + node_.name() +
                           ": expected rows of one shape with no_padding, received " +
-                          rows[0][f].meta().text() + " and " + row[f].meta().text());
+                          rows[0][f].meta().text() + " and " + row[f].meta().text() +
+                          "; leave no_padding out");
   }
   void held(int64_t change) {
     held_ += change;
@@ -345,6 +402,12 @@ IteratorRef Buckets::iterate(Run& run, uint64_t epoch) const {
   return std::make_unique<BucketIterator>(*this, run, epoch);
 }
 
+std::string numbers_text(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace
 
 StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts) {
@@ -359,7 +422,8 @@ StageRef bucket_stage(StageRef input, BucketFacts facts) {
                                          std::greater_equal<>()) == boundaries.end();
   if (boundaries.empty() || boundaries[0] < 1 || !rising)
     throw UserError("[data] " + std::string(kStage) +
-                    ": expected bucket_boundaries of 1 or more, each above the last");
+                    ": expected bucket_boundaries of 1 or more, each above the last, received " +
+                    numbers_text(boundaries));
   if (facts.batch_sizes.size() != boundaries.size() + 1)
     throw UserError("[data] " + std::string(kStage) +
                     ": bucket_batch_sizes: expected one more than boundaries, " +
