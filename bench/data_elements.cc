@@ -1,10 +1,10 @@
-// What a pipeline costs for each element, whatever is done with them: numbers mapped one by one, and
-// small rows mapped and batched.
+// What a pipeline costs for each element, whatever is done with them: numbers mapped one by one,
+// and small rows mapped and batched.
 //
 //   data_elements [count]
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <new>
 
 #include "data/pipeline/dataset.h"
@@ -40,11 +40,10 @@ void measure(const char* name, const Dataset& data, int64_t elements) {
     DatasetIterator iterator = data.iterate();
     Element element;
     const int64_t before = allocations;
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     while (iterator.next(element)) {
     }
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     if (pass == 0) continue;
     std::printf("%-24s %9.1f ns an element, %.2f M elements/s, %.2f allocations an element\n", name,
                 1e9 * seconds / static_cast<double>(elements),
@@ -62,7 +61,8 @@ int main(int argc, char** argv) {
   measure("range.map", numbers.map(doubled), count);
   measure("range.map.batch(32)", numbers.map(doubled).batch(32), count);
   measure("range.shuffle.map", numbers.shuffle().map(doubled), count);
-  measure("range.map(AUTOTUNE)", numbers.map(doubled, {.num_parallel_calls = AUTOTUNE}), count / 10);
+  measure("range.map(AUTOTUNE)", numbers.map(doubled, {.num_parallel_calls = AUTOTUNE}),
+          count);
   Tensor x(Meta{Dtype::float32, Shape{count / 16, 16}});
   const auto rows = Dataset::from_tensor_slices(Tensors{x});
   measure("slices.map.batch(32)", rows.map([](const Element& in) { return in; }).batch(32),

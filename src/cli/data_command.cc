@@ -69,8 +69,7 @@ int run_data(const DataOptions& options) {
   if (options.skip_errors) data = data.ignore_errors();
   // Lines are padded; records of unknown length come one by one.
   const bool batched = opened.lines || data.element_spec().known();
-  if (batched)
-    data = opened.lines ? data.padded_batch(options.batch) : data.batch(options.batch);
+  if (batched) data = opened.lines ? data.padded_batch(options.batch) : data.batch(options.batch);
   data = data.prefetch(AUTOTUNE).with_options(
       {.memory = options.memory.value_or(0), .threads = options.threads, .seed = options.seed});
   DataPage page{.source = options.source};

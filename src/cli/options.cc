@@ -320,7 +320,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       "Run an input pipeline alone: samples a second, what each stage holds, and who waits.\n"
       "SOURCE is synthetic, fashion-mnist, a file or 'pattern*' of .npz, .npy, .tfrecord, .csv, "
       ".txt,\n"
-      ".tar (WebDataset), .bin (CIFAR) or IDX files, or a folder: of images with a folder for each\n"
+      ".tar (WebDataset), .bin (CIFAR) or IDX files, or a folder: of images with a folder for "
+      "each\n"
       "class (or with train and val that hold them), of IDX or CIFAR files, or of shards.");
   Texts data_texts;
   data->add_option("source", line.data.source, "what to read")->type_name("")->required();

@@ -26,7 +26,7 @@ struct RunOptions {
   std::optional<double> learning_rate;
   std::string data = "synthetic";
   bool skip_errors = false;  // of data: leave damaged samples out
-  int threads = 0;  // 0: all cores
+  int threads = 0;           // 0: all cores
   std::string device = "cpu";
   std::optional<int> cuda;  // the GPU's number, where the device is one
   bool deterministic = true;

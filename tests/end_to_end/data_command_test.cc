@@ -170,8 +170,9 @@ TEST(DataCommand, NamesAllThatItReads) {
   write_bytes(folder / "a.xyz", "what");
   const Finished done = plimsoll({"data", folder / "a.xyz"});
   EXPECT_EQ(done.exit, 2);
-  for (const char* part : {"synthetic", "fashion-mnist", ".npz", ".npy", ".tfrecord", ".csv", ".txt",
-                           ".tar", ".bin", "IDX", "JPEG, PNG or BMP", "train and val", "CIFAR"})
+  for (const char* part :
+       {"synthetic", "fashion-mnist", ".npz", ".npy", ".tfrecord", ".csv", ".txt", ".tar", ".bin",
+        "IDX", "JPEG, PNG or BMP", "train and val", "CIFAR"})
     EXPECT_NE(done.err.find(part), std::string::npos) << part << "\n" << done.err;
   const Finished help = plimsoll({"train", "--help"});
   for (const char* part : {"CIFAR", ".npz", ".txt", ".tar", "IDX", "JPEG", "--on-error"})
@@ -185,20 +186,24 @@ TEST(DataCommand, StopsAtDamageOrSkipsAndNamesIt) {
   for (const char* name : {"photos/a", "photos/b"})
     std::filesystem::create_directories(folder / name);
   for (int i = 0; i < 6; ++i)
-    write_bytes(folder / ("photos/" + std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".bmp"),
-                i == 3 ? "broken" : i == 4 ? image.substr(0, image.size() / 2) : image);
+    write_bytes(
+        folder / ("photos/" + std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".bmp"),
+        i == 3   ? "broken"
+        : i == 4 ? image.substr(0, image.size() / 2)
+                 : image);
   const std::string photos = folder / "photos";
   const Finished stops = plimsoll({"data", photos, "--input", "8x8x3"});
   EXPECT_EQ(stops.exit, 2);
   EXPECT_NE(stops.err.find(".bmp"), std::string::npos) << stops.err;
-  const Finished skips = plimsoll({"data", photos, "--input", "8x8x3", "--on-error", "skip", "--json"});
+  const Finished skips =
+      plimsoll({"data", photos, "--input", "8x8x3", "--on-error", "skip", "--json"});
   EXPECT_EQ(samples_of(skips), 4);
   EXPECT_EQ(parse_json(skips.out, "data").at("skipped", "data").as_integer("n"), 2);
   EXPECT_NE(skips.out.find("3.bmp"), std::string::npos);
   EXPECT_NE(skips.out.find("4.bmp"), std::string::npos);
   EXPECT_EQ(plimsoll({"data", photos, "--on-error", "perhaps"}).exit, 2);
   // The same of training.
-  std::vector<std::string> train{"train",   "small-cnn", "--data", photos,    "--input", "64x64x3",
+  std::vector<std::string> train{"train",   "small-cnn", "--data", photos,     "--input", "64x64x3",
                                  "--batch", "2",         "--json", "--epochs", "2"};
   const Finished stopped = plimsoll(train);
   EXPECT_EQ(stopped.exit, 2);

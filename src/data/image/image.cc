@@ -38,7 +38,8 @@ const Codec& sniff(const ImageInput& file) {
 
 // Names in a folder without those that begin with a dot, sorted by bytes.
 struct Names {
-  std::vector<std::string> folders, files, others;  // others: links to folders, pipes and their like
+  std::vector<std::string> folders, files,
+      others;  // others: links to folders, pipes and their like
 };
 Names names_in(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
@@ -48,7 +49,8 @@ Names names_in(const std::string& folder) {
   Names names;
   while (const dirent* entry = readdir(open.get())) {
     if (entry->d_name[0] == '.') continue;
-    struct stat own {}, behind {};
+    struct stat own {
+    }, behind{};
     const std::string path = folder + "/" + entry->d_name;
     const bool there = lstat(path.c_str(), &own) == 0 && stat(path.c_str(), &behind) == 0;
     if (there && S_ISREG(behind.st_mode))
@@ -185,8 +187,8 @@ std::string ImageList::text() const {
   std::string text = folder + ": " + std::to_string(size()) + " images" +
                      (single ? "" : " of " + std::to_string(classes.size()) + " classes");
   if (passed_over == 0) return text;
-  text += "; passed over " + std::to_string(passed_over) +
-          (passed_over == 1 ? " file: " : " files: ");
+  text +=
+      "; passed over " + std::to_string(passed_over) + (passed_over == 1 ? " file: " : " files: ");
   for (size_t i = 0; i < passed_names.size(); ++i) text += (i > 0 ? ", " : "") + passed_names[i];
   return text + (static_cast<size_t>(passed_over) > passed_names.size() ? ", ..." : "");
 }

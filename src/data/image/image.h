@@ -46,7 +46,8 @@ void decode_image(const std::string& name, const Tensor& bytes, const DecodeOpti
 // All of an image at its own size, uint8 (height, width, 3), for functions of maps. `most`: of its
 // pixels; what is above is DataError.
 Tensor read_image(const std::string& path, Bytes most = 64 * kMiB);
-Tensor read_image(const Tensor& bytes, const std::string& name = "an image", Bytes most = 64 * kMiB);
+Tensor read_image(const Tensor& bytes, const std::string& name = "an image",
+                  Bytes most = 64 * kMiB);
 
 // With a region that depends on that number, as map_random gives it. The resize is bilinear.
 DecodeOptions with_random_crop(DecodeOptions decode, const ResizedCropOptions& crop,

@@ -114,8 +114,8 @@ Dataset tar_image_dataset(const std::vector<std::string>& files, const TarImageO
     return Element{x, y};
   };
   MapFacts facts{.spec = spec,
-                 .parallel = parallel_calls({.num_parallel_calls = options.num_parallel_calls,
-                                             .name = "decode_image"}),
+                 .parallel = parallel_calls(
+                     {.num_parallel_calls = options.num_parallel_calls, .name = "decode_image"}),
                  .scratch = options.scratch + granted(images->longest),
                  .beside = images->bytes(),
                  .key = decode_key(decode, {}),
@@ -126,10 +126,9 @@ Dataset tar_image_dataset(const std::vector<std::string>& files, const TarImageO
 
 std::unique_ptr<Source> tar_image_source(const std::vector<std::string>& files, ImageSize size,
                                          int threads, OnError on_error) {
-  return indexed_source(tar_image_dataset(files, {.image_size = size}),
-                        {.threads = threads,
-                         .name = files[0],
-                         .skip_errors = on_error == OnError::skip});
+  return indexed_source(
+      tar_image_dataset(files, {.image_size = size}),
+      {.threads = threads, .name = files[0], .skip_errors = on_error == OnError::skip});
 }
 
 }  // namespace pl

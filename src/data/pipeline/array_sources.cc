@@ -167,8 +167,8 @@ Dataset idx_dataset(const std::string& images, const std::string& labels) {
 
 Dataset synthetic_dataset(const SyntheticSpec& spec) {
   std::string key = "synthetic";
-  for (const auto number : {spec.vocabulary, spec.classes, int64_t{spec.next_token},
-                            static_cast<int64_t>(spec.seed)})
+  for (const auto number :
+       {spec.vocabulary, spec.classes, int64_t{spec.next_token}, static_cast<int64_t>(spec.seed)})
     key += " " + std::to_string(number);
   return source_dataset(synthetic_source(spec), key);
 }

@@ -118,8 +118,7 @@ Dataset Dataset::from_tensor_slices(const std::vector<NamedField>& fields) {
     if (tensor.shape()[0] != fields[0].values.shape()[0])
       throw UserError(
           "[data] from_tensor_slices: expected as many rows in every tensor, received " +
-          fields[0].values.meta().text() + " and " + tensor.meta().text() +
-          "; cut the longer one");
+          fields[0].values.meta().text() + " and " + tensor.meta().text() + "; cut the longer one");
     spec.fields.push_back({field.name, tensor.dtype(), tensor.shape().without_front()});
     tensors.push_back(tensor);
   }
@@ -267,9 +266,10 @@ Dataset Dataset::window(int64_t size, const WindowOptions& options) const {
 
 Dataset Dataset::shuffle(int64_t buffer_size, const ShuffleOptions& options) const {
   if (buffer_size < 1)
-    throw UserError("[data] shuffle: buffer_size: expected a positive number, received " +
-                    std::to_string(buffer_size) +
-                    "; shuffle() without one where elements can be got by index, or {.bytes = ...}");
+    throw UserError(
+        "[data] shuffle: buffer_size: expected a positive number, received " +
+        std::to_string(buffer_size) +
+        "; shuffle() without one where elements can be got by index, or {.bytes = ...}");
   return shuffled_by(buffer_size, options);
 }
 Dataset Dataset::shuffle(const ShuffleOptions& options) const { return shuffled_by(0, options); }

@@ -240,8 +240,8 @@ class Dataset {
 
   // Epoch `epoch`: always the same one.
   DatasetIterator iterate(uint64_t epoch = 0) const;
-  // Loops (`for (const Element& e : data)`) over a data set and its copies are epochs 0, 1, 2 and so
-  // on: each has another order, the same in each run of the program, and caches stay.
+  // Loops (`for (const Element& e : data)`) over a data set and its copies are epochs 0, 1, 2 and
+  // so on: each has another order, the same in each run of the program, and caches stay.
   DatasetIterator begin() const;
   std::nullptr_t end() const { return nullptr; }
 

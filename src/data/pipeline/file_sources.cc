@@ -57,17 +57,17 @@ Dataset indexed_records(const std::vector<std::string>& files) {
   }
   const auto count = static_cast<int64_t>(shards->places.size());
   const Bytes longest = shards->longest;
-  return Dataset(reader_stage(
-      "tfrecord", bytes_spec("record"), count,
-      [shards = std::shared_ptr<const Shards>(shards)](int64_t i) {
-        const Shards::Place& place = shards->places[static_cast<size_t>(i)];
-        Tensor record = bytes_tensor(place.at.bytes);
-        read_tfrecord(shards->files[static_cast<size_t>(place.file)], place.at, record.data());
-        return Element{record};
-      },
-      {.max_bytes = longest,
-       .beside = static_cast<Bytes>(count * sizeof(Shards::Place)),
-       .contents = files_identity(files)}));
+  return Dataset(reader_stage("tfrecord", bytes_spec("record"), count,
+                              [shards = std::shared_ptr<const Shards>(shards)](int64_t i) {
+                                const Shards::Place& place = shards->places[static_cast<size_t>(i)];
+                                Tensor record = bytes_tensor(place.at.bytes);
+                                read_tfrecord(shards->files[static_cast<size_t>(place.file)],
+                                              place.at, record.data());
+                                return Element{record};
+                              },
+                              {.max_bytes = longest,
+                               .beside = static_cast<Bytes>(count * sizeof(Shards::Place)),
+                               .contents = files_identity(files)}));
 }
 
 Dataset streamed_records(const std::vector<std::string>& files, const RecordOptions& options) {

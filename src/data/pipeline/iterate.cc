@@ -45,12 +45,11 @@ Sizing sizing_for(const Stage& root, Bytes budget, Bytes least_unknown) {
   const Bytes room = budget - budget / 4;
   const Bytes most = std::min(granted(budget / 8), kMostUnknown);
   const bool roomy = floor_of(root, least_sizing(least_unknown)) <= room;
-  Sizing sizing = least_sizing(
-      largest_share(root, roomy ? room : budget, least_unknown, most, least_sizing));
-  sizing.cache =
-      largest_share(root, budget, 0, granted(budget / 4), [&](Bytes cache) {
-        return Sizing{.unknown = sizing.unknown, .cache = cache};
-      });
+  Sizing sizing =
+      least_sizing(largest_share(root, roomy ? room : budget, least_unknown, most, least_sizing));
+  sizing.cache = largest_share(root, budget, 0, granted(budget / 4), [&](Bytes cache) {
+    return Sizing{.unknown = sizing.unknown, .cache = cache};
+  });
   return sizing;
 }
 Sizing sizing_for(const Dataset& data, Bytes budget) {
@@ -122,9 +121,10 @@ static_assert(sizeof(Position) == 32);
 
 Dataset Dataset::with_options(const DatasetOptions& options) const {
   if (options.threads < 0 || options.threads > 1024)
-    throw UserError("[data] with_options: threads: expected 1 to 1024, or 0 for the cores, "
-                    "received " +
-                    std::to_string(options.threads));
+    throw UserError(
+        "[data] with_options: threads: expected 1 to 1024, or 0 for the cores, "
+        "received " +
+        std::to_string(options.threads));
   if (options.memory.value() > kMostBudget)
     throw UserError("[data] with_options: memory: expected at most 1 PiB, received " +
                     std::to_string(options.memory.value()) + " bytes; leave it out for none");
@@ -137,8 +137,7 @@ Bytes Dataset::minimum_bytes() const { return floor_of(*node_, least_sizing(kLea
 
 Bytes Dataset::budget() const {
   const Bytes asked = options_.memory.value(), least = minimum_bytes();
-  if (asked <= 0)
-    return std::max(kDefaultBudget, floor_of(*node_, least_sizing(kCommonUnknown)));
+  if (asked <= 0) return std::max(kDefaultBudget, floor_of(*node_, least_sizing(kCommonUnknown)));
   if (asked >= least) return asked;
   const std::string unsized = unsized_stages(*node_);
   throw DoesNotFit(

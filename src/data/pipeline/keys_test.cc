@@ -24,15 +24,16 @@ struct Pair {
 };
 using Pairs = std::vector<Pair>;
 
-uint64_t position_key(const Dataset& data) { return fingerprint(*data.stage(), data.options().seed); }
+uint64_t position_key(const Dataset& data) {
+  return fingerprint(*data.stage(), data.options().seed);
+}
 uint64_t snapshot_key(const Dataset& data) {
   return fingerprint(*data.stage(), data.options().seed, true);
 }
 
 Dataset stream() {
-  return Dataset::from_generator(
-      [] { return []() -> std::optional<Element> { return {}; }; },
-      {{{"x", Dtype::int64, Shape{kUnknown}}}}, {.max_bytes = 4096});
+  return Dataset::from_generator([] { return []() -> std::optional<Element> { return {}; }; },
+                                 {{{"x", Dtype::int64, Shape{kUnknown}}}}, {.max_bytes = 4096});
 }
 
 Dataset vectors(int64_t salt = 0) {
@@ -129,10 +130,10 @@ Pairs groups_and_functions() {
        Dataset::from_generator([] { return [] { return std::optional<Element>(); }; }, int64_spec(),
                                {.key = "b"})},
       {"reader key",
-       Dataset::from_reader(
-           2, [](int64_t i) { return Element{scalar64(i)}; }, int64_spec(), {.key = "a"}),
-       Dataset::from_reader(
-           2, [](int64_t i) { return Element{scalar64(i)}; }, int64_spec(), {.key = "b"})},
+       Dataset::from_reader(2, [](int64_t i) { return Element{scalar64(i)}; }, int64_spec(),
+                            {.key = "a"}),
+       Dataset::from_reader(2, [](int64_t i) { return Element{scalar64(i)}; }, int64_spec(),
+                            {.key = "b"})},
   };
 }
 
@@ -150,7 +151,9 @@ Pairs text_and_files(const TempFolder& folder) {
     return std::make_shared<const CharVocabulary>(CharVocabulary::of(text));
   };
   const std::vector<FieldSpec> columns{{"c0", Dtype::int64, Shape()}};
-  const auto table = [&](const CsvOptions& options) { return csv_dataset({csv}, columns, options); };
+  const auto table = [&](const CsvOptions& options) {
+    return csv_dataset({csv}, columns, options);
+  };
   const Dataset t = text_line_dataset(lines), tokens = byte_tokens(t);
   const auto fixed = [&](Bytes header, Bytes footer) {
     return fixed_length_record_dataset(bin, 8, {.header_bytes = header, .footer_bytes = footer});
@@ -179,10 +182,12 @@ Pairs text_and_files(const TempFolder& folder) {
        char_tokens(t, letters("ab"), {}, 1)},
       {"pairs", bpe_tokens(t, bpe("m1", "a b\nc d\n")), bpe_tokens(t, bpe("m2", "c d\na b\n"))},
       {"pack length", pack_sequences(tokens, 4), pack_sequences(tokens, 5)},
-      {"pack next token", pack_sequences(tokens, 4), pack_sequences(tokens, 4, {.next_token = true})},
+      {"pack next token", pack_sequences(tokens, 4),
+       pack_sequences(tokens, 4, {.next_token = true})},
       {"pack padding", pack_sequences(tokens, 4, {.drop_remainder = false}),
        pack_sequences(tokens, 4, {.drop_remainder = false, .padding = 1})},
-      {"pack drop", pack_sequences(tokens, 4), pack_sequences(tokens, 4, {.drop_remainder = false})},
+      {"pack drop", pack_sequences(tokens, 4),
+       pack_sequences(tokens, 4, {.drop_remainder = false})},
   };
 }
 
@@ -234,13 +239,42 @@ TEST(DatasetKeys, EveryOptionThatDecidesElementsCounts) {
       }
     }
   // Stages that have nothing to decide: prefetch. All others that there are were among them.
-  for (const char* kind :
-       {"range", "tensor_slices", "tensors", "generator", "reader", "source", "cifar", "map",
-        "filter", "batch", "padded_batch", "bucket_by_sequence_length", "unbatch", "window",
-        "shuffle", "repeat", "take", "skip", "shard", "concatenate", "zip", "enumerate",
-        "sample_from_datasets", "assert_cardinality", "flat_map", "interleave", "cache", "snapshot",
-        "ignore_errors", "byte_tokens", "char_tokens", "bpe_tokens", "pack_sequences",
-        "decode_image", "decode_images", "fixed_length_record"})
+  for (const char* kind : {"range",
+                           "tensor_slices",
+                           "tensors",
+                           "generator",
+                           "reader",
+                           "source",
+                           "cifar",
+                           "map",
+                           "filter",
+                           "batch",
+                           "padded_batch",
+                           "bucket_by_sequence_length",
+                           "unbatch",
+                           "window",
+                           "shuffle",
+                           "repeat",
+                           "take",
+                           "skip",
+                           "shard",
+                           "concatenate",
+                           "zip",
+                           "enumerate",
+                           "sample_from_datasets",
+                           "assert_cardinality",
+                           "flat_map",
+                           "interleave",
+                           "cache",
+                           "snapshot",
+                           "ignore_errors",
+                           "byte_tokens",
+                           "char_tokens",
+                           "bpe_tokens",
+                           "pack_sequences",
+                           "decode_image",
+                           "decode_images",
+                           "fixed_length_record"})
     EXPECT_TRUE(kinds.contains(kind) || kind == std::string("flat_map")) << kind;
 }
 

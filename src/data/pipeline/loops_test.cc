@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "base/error.h"
 #include "data/pipeline/testing.h"
 
 namespace pl {
@@ -56,10 +57,12 @@ TEST(DatasetLoops, LeftEarlyAndWithinEachOther) {
 TEST(DatasetLoops, CachesStay) {
   std::atomic<int> made = 0;
   const Dataset data = Dataset::range(10)
-                           .map([&made](const Element& e) {
-                             ++made;
-                             return times(e, 3);
-                           }, {.spec = int64_spec()})
+                           .map(
+                               [&made](const Element& e) {
+                                 ++made;
+                                 return times(e, 3);
+                               },
+                               {.spec = int64_spec()})
                            .cache()
                            .shuffle({.seed = 1});
   const List first = loop(data), second = loop(data);
@@ -83,10 +86,9 @@ TEST(Dataset, ElementsAreTheirReceivers) {
     std::fill_n(in[0].data_as<float>(), in[0].shape().elements(), 9.0f);
     return in;
   };
-  for (const Dataset& data :
-       {Dataset::from_tensor_slices(Tensors{x}), Dataset::from_tensors({x}),
-        Dataset::from_tensor_slices(Tensors{x}).cache(),
-        Dataset::from_tensor_slices(Tensors{x}).shuffle().repeat(2)}) {
+  for (const Dataset& data : {Dataset::from_tensor_slices(Tensors{x}), Dataset::from_tensors({x}),
+                              Dataset::from_tensor_slices(Tensors{x}).cache(),
+                              Dataset::from_tensor_slices(Tensors{x}).shuffle().repeat(2)}) {
     DatasetIterator iterator = data.map(scribble, {.spec = data.element_spec()}).iterate();
     for (Element e; iterator.next(e);) EXPECT_EQ(e[0].data_as<float>()[0], 9.0f);
     iterator.start(1);

@@ -69,8 +69,8 @@ class BufferShuffle final : public Stage {
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
     const Bytes one = out_bytes(sizing);
-    const Bytes held = bytes_ > 0 && !spec_.known() ? granted(bytes_) + one
-                                                    : Shelf::bytes(spec_, places(), one);
+    const Bytes held =
+        bytes_ > 0 && !spec_.known() ? granted(bytes_) + one : Shelf::bytes(spec_, places(), one);
     return input().floor(sizing) + one + held;
   }
   bool draws() const override { return !seed_; }

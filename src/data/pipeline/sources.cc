@@ -105,7 +105,9 @@ class Range final : public Stage {
   Element get(Run&, uint64_t, int64_t i) const override {
     Tensor value(Meta{Dtype::int64, Shape()});
     *value.data_as<int64_t>() = begin_ + i * step_;
-    return {value};
+    Element out;
+    out.push_back(std::move(value));
+    return out;
   }
 
  private:

@@ -167,10 +167,11 @@ std::string exact_text(double value);  // other numbers have other texts
 // A number for each (seed, epoch, place), for stages that draw at random.
 uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place);
 
-// Calls what a user wrote, or what reads a file, and puts the stage and the element in front of what
-// it throws. What may be wrong with data becomes a DataError: that, std::runtime_error and their
-// like. Mistakes in programs (UserError, std::logic_error) become a UserError, and what the machine
-// lacks (DoesNotFit, BackendError, std::bad_alloc) stays what it is: none of it is ever skipped.
+// Calls what a user wrote, or what reads a file, and puts the stage and the element in front of
+// what it throws. What may be wrong with data becomes a DataError: that, std::runtime_error and
+// their like. Mistakes in programs (UserError, std::logic_error) become a UserError, and what the
+// machine lacks (DoesNotFit, BackendError, std::bad_alloc) stays what it is: none of it is ever
+// skipped.
 template <class Call>
 auto guarded(const std::string& stage, int64_t place, const Call& call) -> decltype(call());
 [[noreturn]] void rethrow_named(const std::string& stage, int64_t place);

@@ -45,10 +45,10 @@ struct MapFacts {
   int64_t bytes_per_byte = 0;
   Bytes more_bytes = 0;
   Bytes scratch = -1;  // of a call besides what goes in and out; -1: as much as goes out
-  std::optional<uint64_t> seed = {};  // none: the pipeline's
-  Bytes beside = 0;                   // what the function holds, outside of the budget
-  bool random = false;                // it uses its key
-  std::string key = {};               // see Stage::decides
+  std::optional<uint64_t> seed = {};        // none: the pipeline's
+  Bytes beside = 0;                         // what the function holds, outside of the budget
+  bool random = false;                      // it uses its key
+  std::string key = {};                     // see Stage::decides
   std::function<uint64_t()> contents = {};  // see Stage::contents; called for a snapshot
 };
 StageRef map_stage(StageRef input, MapFunction function, MapFacts facts, const std::string& kind);
@@ -96,7 +96,7 @@ struct InterleaveFacts {
   ElementSpec spec;
   int64_t cycle = 1, block = 1;
   Bytes max_bytes = 0;  // of an element whose spec is not known; 0: the default
-  Bytes inner = 0;  // what one inner data set may need; 0: twice an element and 256 KiB
+  Bytes inner = 0;      // what one inner data set may need; 0: twice an element and 256 KiB
 };
 StageRef interleave_stage(StageRef input, Expand expand, InterleaveFacts facts);
 StageRef ignore_errors_stage(StageRef input, bool log);

@@ -32,26 +32,37 @@ Dataset tokens_of(const Dataset& texts, const char* name, const TokenOptions& op
   std::string all = key + "|" + options.field;
   for (const int32_t token : options.append) all += "," + std::to_string(token);
   return Dataset(map_stage(
-      texts.stage(),
-      [at, encode = std::move(encode), append = options.append](const Element& in, uint64_t) {
-        const std::string_view text(in[at].data_as<const char>(),
-                                    static_cast<size_t>(in[at].meta().bytes()));
-        const HeapCharge charge(static_cast<Bytes>(4 * (text.size() + append.size())), "tokens");
-        std::vector<int32_t> tokens;
-        tokens.reserve(text.size() + append.size());
-        encode(text, tokens);
-        tokens.insert(tokens.end(), append.begin(), append.end());
-        Tensor out(Meta{Dtype::int32, Shape{static_cast<Dim>(tokens.size())}});
-        if (!tokens.empty()) std::memcpy(out.data(), tokens.data(), tokens.size() * 4);
-        return Element{out};
-      },
-      {.spec = ElementSpec{{{"tokens", Dtype::int32, Shape{kUnknown}}}},
-       .parallel = parallel_calls({.num_parallel_calls = options.num_parallel_calls, .name = name}),
-       .max_bytes = options.max_bytes.value(),
-       .bytes_per_byte = 4,
-       .more_bytes = 4 * static_cast<Bytes>(options.append.size()),
-       .key = std::move(all)},
-      name)).with_options(texts.options());
+                     texts.stage(),
+                     [at, encode = std::move(encode), append = options.append](const Element& in,
+                                                                               uint64_t) {
+                       const std::string_view text(in[at].data_as<const char>(),
+                                                   static_cast<size_t>(in[at].meta().bytes()));
+                       const HeapCharge charge(
+                           static_cast<Bytes>(4 * (text.size() + append.size())), "tokens");
+                       std::vector<int32_t> tokens;
+                       tokens.reserve(text.size() + append.size());
+                       encode(text, tokens);
+                       tokens.insert(tokens.end(), append.begin(), append.end());
+                       Tensor out(Meta{Dtype::int32, Shape{static_cast<Dim>(tokens.size())}});
+                       if (!tokens.empty())
+                         std::memcpy(out.data(), tokens.data(), tokens.size() * 4);
+                       return Element{out};
+                     },
+                     {.spec = ElementSpec{{{"tokens", Dtype::int32, Shape{kUnknown}}}},
+                      .parallel = parallel_calls(
+                          {.num_parallel_calls = options.num_parallel_calls, .name = name}),
+                      .max_bytes = options.max_bytes.value(),
+                      .bytes_per_byte = 4,
+                      .more_bytes = 4 * static_cast<Bytes>(options.append.size()),
+                      .key = std::move(all)},
+                     name))
+      .with_options(texts.options());
+}
+
+void expect_given(const char* stage, const char* what, const void* given) {
+  if (!given)
+    throw UserError("[data] " + std::string(stage) + ": expected " + what +
+                    ", received none; load or make one");
 }
 
 template <class Use>
@@ -276,6 +287,7 @@ std::string CharVocabulary::decode(std::span<const int32_t> tokens) const {
 
 Dataset char_tokens(const Dataset& texts, std::shared_ptr<const CharVocabulary> vocabulary,
                     const TokenOptions& options, int32_t unknown) {
+  expect_given("char_tokens", "a vocabulary", vocabulary.get());
   const std::string key = hex16(vocabulary->hash()) + ", unknown " + std::to_string(unknown);
   return tokens_of(texts, "char_tokens", options, key,
                    [vocabulary = std::move(vocabulary), unknown](std::string_view text,
@@ -286,8 +298,10 @@ Dataset char_tokens(const Dataset& texts, std::shared_ptr<const CharVocabulary> 
 
 Dataset bpe_tokens(const Dataset& texts, std::shared_ptr<const BpeTokenizer> tokenizer,
                    const TokenOptions& options) {
+  expect_given("bpe_tokens", "a tokenizer", tokenizer.get());
+  const std::string key = hex16(tokenizer->hash());
   return tokens_of(
-      texts, "bpe_tokens", options, hex16(tokenizer->hash()),
+      texts, "bpe_tokens", options, key,
       [tokenizer = std::move(tokenizer)](std::string_view text, std::vector<int32_t>& out) {
         tokenizer->encode(text, out);
       });
