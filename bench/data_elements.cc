@@ -61,8 +61,7 @@ int main(int argc, char** argv) {
   measure("range.map", numbers.map(doubled), count);
   measure("range.map.batch(32)", numbers.map(doubled).batch(32), count);
   measure("range.shuffle.map", numbers.shuffle().map(doubled), count);
-  measure("range.map(AUTOTUNE)", numbers.map(doubled, {.num_parallel_calls = AUTOTUNE}),
-          count);
+  measure("range.map(AUTOTUNE)", numbers.map(doubled, {.num_parallel_calls = AUTOTUNE}), count);
   Tensor x(Meta{Dtype::float32, Shape{count / 16, 16}});
   const auto rows = Dataset::from_tensor_slices(Tensors{x});
   measure("slices.map.batch(32)", rows.map([](const Element& in) { return in; }).batch(32),

@@ -185,7 +185,9 @@ std::string ImageList::path(int64_t i) const {
 std::string ImageList::text() const {
   const bool single = classes.size() == 1 && classes[0].empty();
   std::string text = folder + ": " + std::to_string(size()) + " images" +
-                     (single ? "" : " of " + std::to_string(classes.size()) + " classes");
+                     (single ? ""
+                             : " of " + std::to_string(classes.size()) +
+                                   (classes.size() == 1 ? " class" : " classes"));
   if (passed_over == 0) return text;
   text +=
       "; passed over " + std::to_string(passed_over) + (passed_over == 1 ? " file: " : " files: ");
