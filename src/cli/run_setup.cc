@@ -11,8 +11,8 @@
 #include "cli/costs.h"
 #include "cli/data_source.h"
 #include "data/image/image.h"
-#include "execute/call_file.h"
 #include "data/pipeline/dataset_source.h"
+#include "execute/call_file.h"
 #include "train/checkpoint_store.h"
 #include "train/samples.h"
 

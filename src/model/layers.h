@@ -189,7 +189,6 @@ LayerRef PReLU(PReLUOptions options = {});
 LayerRef Flatten(std::string name = "");
 // Samples in another shape; one dimension may be -1, whatever is left.
 LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
-LayerRef Dropout(double rate, std::string name = "");
 struct DropoutOptions {
   // What is dropped together, in the form of the input with its batch: 1 where one draw is for all,
   // 0 for the input's own size, Keras's None.
@@ -197,7 +196,8 @@ struct DropoutOptions {
   std::string name = "";
   std::string dtype = "";
 };
-LayerRef Dropout(double rate, DropoutOptions options);
+LayerRef Dropout(double rate, DropoutOptions options = {});
+LayerRef Dropout(double rate, const char* name);
 // Whole channels at once.
 LayerRef SpatialDropout1D(double rate, std::string name = "");
 LayerRef SpatialDropout2D(double rate, std::string name = "");
@@ -206,8 +206,8 @@ LayerRef SpatialDropout3D(double rate, std::string name = "");
 // variance of what selu makes.
 LayerRef GaussianNoise(double stddev, std::string name = "");
 LayerRef GaussianDropout(double rate, std::string name = "");
-LayerRef AlphaDropout(double rate, std::string name = "");
-LayerRef AlphaDropout(double rate, DropoutOptions options);
+LayerRef AlphaDropout(double rate, DropoutOptions options = {});
+LayerRef AlphaDropout(double rate, const char* name);
 // Hands its input on, and adds l1 * sum(|x|) + l2 * sum(x^2), divided by the batch, to the loss.
 struct ActivityRegularizationOptions {
   double l1 = 0;

@@ -174,9 +174,7 @@ LayerRef named(std::string name, Args&&... args) {
 
 }  // namespace
 
-LayerRef Dropout(double rate, std::string name) {
-  return named<DropoutLayer>(std::move(name), rate);
-}
+LayerRef Dropout(double rate, const char* name) { return named<DropoutLayer>(name, rate); }
 LayerRef Dropout(double rate, DropoutOptions options) {
   return LayerRef(std::make_shared<DropoutLayer>(rate, std::move(options)));
 }
@@ -199,8 +197,8 @@ LayerRef GaussianDropout(double rate, std::string name) {
   expect_rate("GaussianDropout", rate);
   return named<GaussianLayer>(std::move(name), true, std::sqrt(rate / (1 - rate)));
 }
-LayerRef AlphaDropout(double rate, std::string name) {
-  return named<AlphaDropoutLayer>(std::move(name), rate);
+LayerRef AlphaDropout(double rate, const char* name) {
+  return named<AlphaDropoutLayer>(name, rate);
 }
 LayerRef AlphaDropout(double rate, DropoutOptions options) {
   return LayerRef(std::make_shared<AlphaDropoutLayer>(rate, std::move(options)));

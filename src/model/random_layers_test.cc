@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/error.h"
 #include "model/layers.h"
 #include "op/functions.h"
 

@@ -32,7 +32,7 @@ Sequential blocks() {
   std::vector<LayerRef> layers;
   for (const std::string block : {"block_0", "block_1"}) {
     layers.push_back(Dense(256, {.activation = "gelu", .name = block + "/up"}));
-    layers.push_back(Dropout(0.25, block + "/drop"));
+    layers.push_back(Dropout(0.25, {.name = block + "/drop"}));
     layers.push_back(Dense(64, {.activation = "tanh", .name = block + "/down"}));
   }
   layers.push_back(Dense(10, {.name = "head"}));
