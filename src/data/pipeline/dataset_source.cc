@@ -209,7 +209,8 @@ class IndexedSource final : public ElementSource {
                       "cache() does not make it one, an indexed source does");
     const Bytes each = stage.once(sizing());
     budget_ = threads_ * each;
-    resident_ = budget_ + beside(stage) + (threads_ > 1 ? threads_ * SmallThread::kStack / 2 : 0);
+    resident_ = kOverhead + budget_ + beside(stage) +
+                (threads_ > 1 ? threads_ * SmallThread::kStack / 2 : 0);
   }
   ~IndexedSource() override {
     if (skipped_.size() > kNamed)
@@ -321,6 +322,7 @@ class IndexedSource final : public ElementSource {
     std::fprintf(stderr, "plimsoll: skipped: %s\n", message);
   }
 
+  static constexpr Bytes kOverhead = 256 * kKiB;  // the run, the stages and their code
   static constexpr size_t kNamed = 16;
   const IndexedOptions options_;
   const int threads_;
