@@ -131,10 +131,12 @@ struct BatchGradient {
         if (!(value > W(0) && !(value >= b.most))) g[j] = W(0);
       }
     }
+    // Where g is a result it is written here, so that what decides it is read once.
     template <class A>
     __device__ void add(const BatchGradient& b, int64_t row, int64_t c, A (&totals)[2][N]) const {
       Wide<T> apart[N], g[N];
       gradients(b, row * b.channels + c, apart, g);
+      if (b.masked) store_narrow<N>(b.masked + row * b.channels + c, g);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         totals[0][j] += g[j];
@@ -146,8 +148,6 @@ struct BatchGradient {
       gradients(b, at, apart, g);
 #pragma unroll
       for (int j = 0; j < N; ++j) result[j] = factor[j] * (g[j] - flat[j] - apart[j] * slope[j]);
-      // Both are known before either is written: they may lie on dy and y.
-      if (b.masked) store_narrow<N>(b.masked + at, g);
       store_narrow<N>(b.dx + at, result);
     }
   };
@@ -238,6 +238,10 @@ std::unique_ptr<Kernel> batch_gradient(const PrepareCall& call, Masked mask) {
                                   body.epsilon, f.channels, 1 / static_cast<double>(f.rows)},
               workspace);
           body.sums = sums;
+          if (body.masked) {  // g is there now, perhaps where dy or y was
+            body.dy = body.masked;
+            body.mask = Masked::none;
+          }
           launch_channels<T>(launch, f, body);
         },
         parts + 2 * f.channels * static_cast<Bytes>(sizeof(W)));

@@ -73,9 +73,11 @@ __global__ void max_pool_elements(PoolForm f, const T* x, T* y, uint8_t* index, 
 // Windows [first, last) along an axis that hold input position i.
 __device__ inline void windows_above(const WindowAxis& a, int64_t i, int64_t* first,
                                      int64_t* last) {
-  const int64_t past = i + a.before - a.kernel;  // the last start that does not reach i
-  *first = past < 0 ? 0 : past / a.stride + 1;
-  *last = min(a.out, (i + a.before) / a.stride + 1);
+  // In 32 bits: sides of images, whose divisions are several times faster.
+  const auto at = static_cast<int>(i + a.before), stride = static_cast<int>(a.stride);
+  const int past = at - static_cast<int>(a.kernel);  // the last start that does not reach i
+  *first = past < 0 ? 0 : past / stride + 1;
+  *last = min(static_cast<int>(a.out), at / stride + 1);
 }
 
 template <int N, class T>

@@ -66,16 +66,30 @@ struct Product::State {
     const cublasOperation_t second = form.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first);
     api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second);
-    if (form.bias) {
-      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-      const cudaDataType_t type = type_of(form.out);
-      api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
-    }
+    set_epilogue();
     const ProductForm& f = form;
     a = layout(f.in, f.transpose_a ? f.k : f.m, f.transpose_a ? f.m : f.k, f.a_step);
     b = layout(f.in, f.transpose_b ? f.n : f.k, f.transpose_b ? f.k : f.n, f.b_step);
     c = layout(f.out, f.m, f.n, f.c_step);
+  }
+
+  void set_epilogue() {
+    if (!form.bias && !form.gelu_slope) return;
+    const cublasLtEpilogue_t epilogue =
+        form.gelu_slope ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_BIAS;
+    api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (form.bias) {
+      const cudaDataType_t type = type_of(form.out);
+      api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+    }
+    if (form.gelu_slope) {
+      const int64_t step = form.n;
+      api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &step, sizeof step);
+      set_other(reinterpret_cast<const void*>(form.alignment));  // for its alignment alone
+    }
+  }
+  void set_other(const void* other) const {
+    api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &other, sizeof other);
   }
 
   bool choose() {
@@ -133,17 +147,21 @@ std::unique_ptr<Product> Product::prepare(Backend& backend, const ProductForm& f
   return std::unique_ptr<Product>(new Product(std::move(state)));
 }
 
-void Product::run(const void* a, const void* b, void* c, void* workspace, const void* bias) {
+void Product::run(const void* a, const void* b, void* c, void* workspace, const void* bias,
+                  const void* other) {
   State& s = *state_;
   if (s.form.bias)
     s.api.matmul_desc_set(s.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-  const float one = 1, beta = s.form.onto ? 1.0f : 0.0f;
-  const double wide_one = 1, wide_beta = s.form.onto ? 1.0 : 0.0;
+  if (s.form.gelu_slope) s.set_other(other);
+  const bool adds = s.form.onto || s.form.added;
+  const void* from = s.form.added ? other : c;
+  const float one = 1, beta = adds ? 1.0f : 0.0f;
+  const double wide_one = 1, wide_beta = adds ? 1.0 : 0.0;
   const bool wide = s.form.in == Dtype::float64;
   const void* alpha_at = wide ? static_cast<const void*>(&wide_one) : &one;
   const void* beta_at = wide ? static_cast<const void*>(&wide_beta) : &beta;
   cublas_check(s.api.matmul(static_cast<cublasLtHandle_t>(s.backend.blas_lt()), s.desc, alpha_at, b,
-                            s.b, a, s.a, beta_at, c, s.c, c, s.c, &s.algorithm, workspace,
+                            s.b, a, s.a, beta_at, from, s.c, c, s.c, &s.algorithm, workspace,
                             static_cast<size_t>(s.workspace), s.backend.stream()),
                "product");
 }
