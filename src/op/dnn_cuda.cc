@@ -126,12 +126,13 @@ enum : int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
 class AttentionDnn final : public Kernel {
  public:
   AttentionDnn(CudaBackend& backend, const AttentionForm& form, Dtype dtype, bool gradient,
-               Dim pieces)
+               Dim pieces, bool apart)
       : backend_(backend),
         f_(form),
         dtype_(dtype),
         gradient_(gradient),
         pieces_(pieces),
+        apart_(apart),
         graph_(backend) {
     f_.batch = form.batch / pieces;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
@@ -170,7 +171,7 @@ class AttentionDnn final : public Kernel {
     }
     if (!graph_.build(false, int64_t{1} << 40)) return false;
     workspace_bytes = graph_.workspace();
-    if (gradient_) {
+    if (gradient_ && !apart_) {
       // The library reads q, k and v while it writes: gradients in their place go through here.
       placed_at_ = align_up(workspace_bytes, CudaBackend::kAlignment);
       placed_bytes_ = f_.batch * f_.queries * f_.q_stride * size_of(dtype_);
@@ -228,6 +229,7 @@ class AttentionDnn final : public Kernel {
   Dtype dtype_;
   bool gradient_;
   Dim pieces_;
+  bool apart_;  // gradients never lie where q, k and v do
   Bytes placed_at_ = 0, placed_bytes_ = 0;
   DnnGraph graph_;
 };
@@ -243,14 +245,15 @@ std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient)
       f.size > 128 || (gradient && call.in.size() > operands + 3))
     return nullptr;
   CudaBackend& backend = backend_of(call);
-  auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, 1);
+  const bool apart = call.attrs.integer("apart", 0) != 0;
+  auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, 1, apart);
   if (!kernel->prepare(backend.deterministic())) return nullptr;
   if (kernel->workspace_bytes <= kMostAttentionWorkspace) return kernel;
   Dim pieces = 2;
   while (pieces < f.batch &&
          (f.batch % pieces != 0 || kernel->workspace_bytes / pieces > kMostAttentionWorkspace))
     ++pieces;
-  kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces);
+  kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces, apart);
   return kernel->prepare(backend.deterministic()) ? std::move(kernel) : nullptr;
 }
 

@@ -256,8 +256,9 @@ namespace {
 
 // Rows of logits that exist at a time: enough for products to run at full speed and for dW, which
 // is read and written once for each block, not to matter.
-constexpr Bytes kMostLogits = Bytes{256} << 20;
+constexpr Bytes kMostLogits = Bytes{288} << 20;
 constexpr Dim kMostRows = 8192;
+constexpr Dim kTile = 128;  // rows and columns of a result that the library's kernels make at once
 
 class LinearCrossEntropyCuda final : public Kernel {
  public:
@@ -266,8 +267,8 @@ class LinearCrossEntropyCuda final : public Kernel {
         f_(cpu::linear_cross_entropy_form(call, accumulate)),
         dtype_(call.in[static_cast<size_t>(f_.first)].dtype) {
     const Bytes row = f_.classes * size_of(dtype_);
-    block_ = std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / 128 * 128, 128, kMostRows);
-    block_ = std::min(block_, std::max<Dim>(1, f_.rows));
+    block_ = std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / kTile * kTile, kTile, kMostRows);
+    block_ = std::min(fill_processors(block_), std::max<Dim>(1, f_.rows));
     footprint = static_cast<Bytes>(sizeof *this);
   }
 
@@ -349,6 +350,19 @@ class LinearCrossEntropyCuda final : public Kernel {
     dw.onto = true;
     set.dw = product(dw);
     return set.dh && set.first_dw && set.dw;
+  }
+
+  // dh has few columns: of blocks with up to a quarter fewer rows the one whose tiles leave the
+  // fewest processors idle in the last round.
+  Dim fill_processors(Dim most) const {
+    const Dim processors = backend_.multiprocessors();
+    const Dim columns = (f_.inner + kTile - 1) / kTile;
+    Dim best = most, fewest = processors;
+    for (Dim rows = most; rows >= most * 3 / 4 && rows >= kTile; rows -= kTile) {
+      const Dim idle = (processors - rows / kTile * columns % processors) % processors;
+      if (idle < fewest) best = rows, fewest = idle;
+    }
+    return best;
   }
 
   // What no block writes first: a sum that is added to, or the gradients of no rows.

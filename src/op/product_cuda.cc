@@ -81,12 +81,18 @@ struct Product::State {
     if (form.bias) {
       const cudaDataType_t type = type_of(form.out);
       api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+      set_bias(aligned());
     }
     if (form.gelu_slope) {
       const int64_t step = form.n;
       api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &step, sizeof step);
-      set_other(reinterpret_cast<const void*>(form.alignment));  // for its alignment alone
+      set_other(aligned());
     }
+  }
+  // A pointer that the heuristic looks at for its alignment alone.
+  const void* aligned() const { return reinterpret_cast<const void*>(form.alignment); }
+  void set_bias(const void* bias) const {
+    api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
   }
   void set_other(const void* other) const {
     api.matmul_desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &other, sizeof other);
@@ -150,8 +156,7 @@ std::unique_ptr<Product> Product::prepare(Backend& backend, const ProductForm& f
 void Product::run(const void* a, const void* b, void* c, void* workspace, const void* bias,
                   const void* other) {
   State& s = *state_;
-  if (s.form.bias)
-    s.api.matmul_desc_set(s.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+  if (s.form.bias) s.set_bias(bias);
   if (s.form.gelu_slope) s.set_other(other);
   const bool adds = s.form.onto || s.form.added;
   const void* from = s.form.added ? other : c;

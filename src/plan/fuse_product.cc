@@ -10,6 +10,7 @@
 //   (d, c) -> add -> dx                                             layer_norm_gradients -> dx, dg, db
 #include <algorithm>
 
+#include "op/attention.h"
 #include "op/conv2d_gradient_add.h"
 #include "op/gelu.h"
 #include "op/layer_norm.h"
@@ -162,6 +163,11 @@ void fuse_product(Graph& graph) {
     if (graph.nodes[index(n)].op == kGeluGradient.name) fusion.join_gelu(n);
   }
   rebuild(graph, fusion.dropped);
+}
+
+void keep_attention_apart(Graph& graph) {
+  for (Node& node : graph.nodes)
+    if (node.op == kAttentionGradient.name) node.attrs.set("apart", int64_t{1});
 }
 
 }  // namespace pl::pass

@@ -49,6 +49,9 @@ const std::vector<Pass>& passes() {
        "what is added to a product, gelu's slope behind one, and the gradients of layer norm with "
        "the branch around it become one call each",
        pass::fuse_product, true},
+      {"attention-apart",
+       "gradients of attention do not take the place of what the device's library still reads",
+       pass::keep_attention_apart, true},
       {"early-update", "updates each variable as soon as its gradient is final",
        pass::update_early},
       {"fuse-pointwise",

@@ -14,7 +14,7 @@ struct ColumnPlan {
   int64_t outer = 1, rows = 0, columns = 0;
   int width = 1;  // columns of a thread
   int across = 32;
-  int64_t blocks = 1, pieces = 1, piece_rows = 1;
+  int64_t blocks = 1, pieces = 1;
   Bytes bytes(int sums, Bytes size) const { return outer * pieces * sums * columns * size; }
 };
 
@@ -30,9 +30,6 @@ inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int 
   const int64_t wanted = std::max<int64_t>(1, processors * int64_t{6} / (plan.blocks * outer));
   const int64_t most = std::max<int64_t>(1, rows / (down * 4));
   plan.pieces = std::min({wanted, most, int64_t{4096}});
-  plan.piece_rows = (rows + plan.pieces - 1) / plan.pieces;
-  plan.pieces = plan.piece_rows > 0 ? (rows + plan.piece_rows - 1) / plan.piece_rows : 1;
-  if (plan.pieces < 1) plan.pieces = 1;
   return plan;
 }
 
@@ -70,8 +67,8 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int ty = static_cast<int>(threadIdx.x) / plan.across;
   const int down = kColumnThreads / plan.across;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * plan.across + tx) * N;
-  const int64_t first = blockIdx.y * plan.piece_rows;
-  const int64_t last = min(plan.rows, first + plan.piece_rows);
+  // A piece has every plan.pieces-th run of rows: blocks that run together read what lies together.
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * down + ty, step = plan.pieces * down;
   for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
     A sums[K][N];
 #pragma unroll
@@ -81,7 +78,7 @@ __global__ void __launch_bounds__(kColumnThreads)
     if (column < plan.columns) {
       const typename Term::template Lane<N> lane(term, column);
 #pragma unroll 4
-      for (int64_t row = first + ty; row < last; row += down)
+      for (int64_t row = first; row < plan.rows; row += step)
         lane.add(term, outer * plan.rows + row, column, sums);
     }
 #pragma unroll
