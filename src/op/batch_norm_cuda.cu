@@ -185,13 +185,13 @@ void launch_channels(const Launch& launch, const BatchForm& f, const Body& body)
   if (f.rows * f.channels == 0) return;
   const ColumnPlan plan = column_plan(1, f.rows, f.channels, kSize, launch.processors);
   const int64_t down = kColumnThreads / plan.across;
-  const int64_t most = std::max<int64_t>(1, launch.processors * int64_t{16} / plan.blocks);
+  auto* kernel = plan.width == kSize ? each_channel_row<kSize, Body> : each_channel_row<1, Body>;
+  int resident = 1;  // blocks of a processor: all run at once, and none is left for a last round
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kColumnThreads, 0);
+  const int64_t most = std::max<int64_t>(1, int64_t{launch.processors} * resident / plan.blocks);
   const dim3 grid(static_cast<unsigned>(plan.blocks),
                   static_cast<unsigned>(std::min((f.rows + down - 1) / down, most)));
-  if (plan.width == kSize)
-    each_channel_row<kSize><<<grid, kColumnThreads, 0, launch.stream>>>(body, f, plan.across);
-  else
-    each_channel_row<1><<<grid, kColumnThreads, 0, launch.stream>>>(body, f, plan.across);
+  kernel<<<grid, kColumnThreads, 0, launch.stream>>>(body, f, plan.across);
 }
 
 template <class T>

@@ -39,6 +39,7 @@ std::vector<Sample> samples() {
 
 constexpr Variant kVariants[] = {
     {"composed", DeviceKind::cpu, cpu::conv2d_input_gradient_add_composed}};
+constexpr InOut kInPlace[] = {{2, 0}};
 
 }  // namespace
 
@@ -46,6 +47,7 @@ const Op kConv2dInputGradientAdd{
     .name = kName,
     .summary = "conv2d_input_gradient, added to what else reaches the images",
     .infer = infer,
+    .in_place = kInPlace,
     .rows = rows,
     .variants = kVariants,
     .cost = cost,

@@ -1,5 +1,5 @@
 #include "op/cuda/conv_pack.h"
-#include "op/cuda/device-inl.cuh"
+#include "op/cuda/columns-inl.cuh"
 
 namespace pl::cuda {
 namespace {
@@ -28,27 +28,45 @@ PackShape pack_shape(const Conv2dForm& f, const ConvPack& p) {
           small(f.filters)};
 }
 
-// A thread for 8 channels of a packed pixel. Elements are only moved.
-__global__ void pack_images(PackShape s, const uint16_t* x, uint16_t* packed, int64_t packs) {
-  const int of_pixel = s.packed_c / 8;
-  for (int64_t i = thread_index(); i < packs; i += thread_count()) {
-    const auto part = static_cast<int>(i % of_pixel);
-    const int64_t pixel = i / of_pixel;
-    const auto column = static_cast<int>(pixel % s.packed_w);
-    const int64_t line = pixel / s.packed_w;
-    const auto row = static_cast<int>(line % s.packed_h);
-    const uint16_t* image = x + line / s.packed_h * s.height * s.width * s.channels;
-    Pack<uint16_t> pack;
+// Where a packed channel comes from: rows below the packed one's first, columns behind it, and
+// elements from its first. `rows` is negative where the channel is padding.
+struct PackedFrom {
+  int16_t rows, columns;
+  int offset;
+};
+constexpr int kMostPackedChannels = 256;
+
+// A block has rows of packed images, a thread 8 channels of a pixel at a time. Elements are only
+// moved; where they come from is looked up.
+__global__ void __launch_bounds__(256)
+    pack_images(PackShape s, const uint16_t* x, uint16_t* packed, unsigned lines) {
+  __shared__ PackedFrom from[kMostPackedChannels];
+  for (int q = static_cast<int>(threadIdx.x); q < s.packed_c; q += 256) {
+    const PackPlace at = s.place(q);
+    from[q] = {static_cast<int16_t>(s.exists(q) ? at.h : -1), static_cast<int16_t>(at.w),
+               (at.h * s.width + at.w) * s.channels + at.c};
+  }
+  __syncthreads();
+  const int of_pixel = s.packed_c / 8, across = s.packed_w * of_pixel;
+  for (unsigned line = blockIdx.x; line < lines; line += gridDim.x) {
+    const unsigned b = line / static_cast<unsigned>(s.packed_h);
+    const int top = static_cast<int>(line - b * static_cast<unsigned>(s.packed_h)) * s.step_h -
+                    s.before_h;
+    const uint16_t* image = x + static_cast<int64_t>(b) * s.height * s.width * s.channels;
+    for (int j = static_cast<int>(threadIdx.x); j < across; j += 256) {
+      const int column = j / of_pixel, first = (j - column * of_pixel) * 8;
+      const int left = column * s.step_w - s.before_w;
+      const int64_t corner = (static_cast<int64_t>(top) * s.width + left) * s.channels;
+      Pack<uint16_t> pack;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const int q = part * 8 + j;
-      const PackPlace at = s.place(q);
-      const int h = row * s.step_h + at.h - s.before_h, w = column * s.step_w + at.w - s.before_w;
-      const bool inside = s.exists(q) && h >= 0 && h < s.height && w >= 0 && w < s.width;
-      pack.at[j] =
-          inside ? image[(static_cast<int64_t>(h) * s.width + w) * s.channels + at.c] : uint16_t(0);
+      for (int i = 0; i < 8; ++i) {
+        const PackedFrom at = from[first + i];
+        const int h = top + at.rows, w = left + at.columns;
+        const bool inside = at.rows >= 0 && h >= 0 && h < s.height && w >= 0 && w < s.width;
+        pack.at[i] = inside ? image[corner + at.offset] : uint16_t(0);
+      }
+      store_pack(packed + (static_cast<int64_t>(line) * across + j) * 8, pack);
     }
-    store_pack(packed + i * 8, pack);
   }
 }
 
@@ -74,6 +92,28 @@ __global__ void unpack_gradient(PackShape s, const From* packed, To* dw, int tot
     const int q = ((h - th * s.step_h) * s.group_w + w - tw * s.step_w) * s.channels + c;
     dw[i] = static_cast<To>(
         widen(packed[((o * s.taps_h + th) * s.taps_w + tw) * s.packed_c + q]));
+  }
+}
+
+// A block has rows of pixels. Channels are a multiple of N.
+template <class T, int N>
+__global__ void __launch_bounds__(256)
+    add_strided(PackShape s, const T* pixels, T* images, unsigned lines, int tall, int wide) {
+  const int across = wide * s.channels / N, of_pixel = s.channels / N;
+  for (unsigned line = blockIdx.x; line < lines; line += gridDim.x) {
+    const unsigned b = line / static_cast<unsigned>(tall), row = line - b * tall;
+    const int64_t start =
+        (static_cast<int64_t>(b) * s.height + static_cast<int64_t>(row) * s.step_h) * s.width;
+    for (int j = static_cast<int>(threadIdx.x); j < across; j += 256) {
+      const int column = j / of_pixel, c = (j - column * of_pixel) * N;
+      T* to = images + (start + column * s.step_w) * s.channels + c;
+      Wide<T> v[N], more[N];
+      load_wide<N>(to, v);
+      load_wide<N>(pixels + (static_cast<int64_t>(line) * across + j) * N, more);
+#pragma unroll
+      for (int i = 0; i < N; ++i) v[i] += more[i];
+      store_narrow<N>(to, v);
+    }
   }
 }
 
@@ -105,17 +145,17 @@ std::optional<ConvPack> conv_pack(const Conv2dForm& f) {
   pack.h = packed_axis(h, h.kernel * w.kernel * f.channels <= kMostPacked);
   pack.w = packed_axis(w, true);
   pack.channels = align_up(pack.h.group * pack.w.group * f.channels, 8);
-  if (pack.channels > 4 * kMostPacked) return std::nullopt;
+  if (pack.channels > kMostPackedChannels) return std::nullopt;
   return pack;
 }
 
 void launch_pack_images(Backend& backend, const Conv2dForm& form, const ConvPack& pack,
                         const void* x, void* packed) {
   const Launch launch = launch_on(backend);
-  const int64_t packs = form.batch * pack.h.size * pack.w.size * pack.channels / 8;
-  pack_images<<<launch.blocks(packs, 256), 256, 0, launch.stream>>>(
+  const auto lines = static_cast<unsigned>(form.batch * pack.h.size);
+  pack_images<<<launch.blocks(lines, 1, 32), 256, 0, launch.stream>>>(
       pack_shape(form, pack), static_cast<const uint16_t*>(x), static_cast<uint16_t*>(packed),
-      packs);
+      lines);
 }
 
 void launch_pack_kernel(Backend& backend, const Conv2dForm& form, const ConvPack& pack,
@@ -142,6 +182,27 @@ void launch_unpack_gradient(Backend& backend, const Conv2dForm& form, const Conv
   };
   if (from == Dtype::bfloat16) return of.template operator()<Bf16>();
   of.template operator()<Half>();
+}
+
+void launch_add_strided(Backend& backend, const Conv2dForm& form, Dtype dtype, const void* pixels,
+                        void* images) {
+  const Launch launch = launch_on(backend);
+  const WindowAxis &h = form.window.h, &w = form.window.w;
+  PackShape s = pack_shape(form, {});
+  s.step_h = static_cast<int>(h.stride);
+  s.step_w = static_cast<int>(w.stride);
+  const auto lines = static_cast<unsigned>(form.batch * h.out);
+  auto go = [&]<class T>() {
+    auto* kernel = form.channels % Pack<T>::kSize == 0 ? add_strided<T, Pack<T>::kSize>
+                                                       : add_strided<T, 1>;
+    kernel<<<launch.blocks(lines, 1, 32), 256, 0, launch.stream>>>(
+        s, static_cast<const T*>(pixels), static_cast<T*>(images), lines,
+        static_cast<int>(h.out), static_cast<int>(w.out));
+  };
+  if (dtype == Dtype::bfloat16) return go.template operator()<Bf16>();
+  if (dtype == Dtype::float16) return go.template operator()<Half>();
+  if (dtype == Dtype::float64) return go.template operator()<double>();
+  go.template operator()<float>();
 }
 
 }  // namespace pl::cuda

@@ -454,28 +454,78 @@ class ConvProduct final : public Kernel {
   Bytes sums_at_ = 0;
 };
 
-// The gradient, then a pass that adds: what no product does.
+// Of a kernel of one tap with a stride: a product of the pixels that are read, added to those.
+class ConvStridedAdd final : public Kernel {
+ public:
+  ConvStridedAdd(CudaBackend& backend, const Conv2dForm& form, const Meta& out)
+      : backend_(backend), f_(form), out_(out) {
+    footprint = static_cast<Bytes>(sizeof *this);
+    library = "cublasLt";
+  }
+  bool prepare() {
+    const Dim pixels = f_.batch * f_.window.h.out * f_.window.w.out;
+    product_ = Product::prepare(backend_, {.m = pixels,
+                                           .n = f_.channels,
+                                           .k = f_.filters,
+                                           .transpose_b = true,
+                                           .in = out_.dtype,
+                                           .out = out_.dtype});
+    if (!product_) return false;
+    scratch_at_ = align_up(pixels * f_.channels * size_of(out_.dtype), CudaBackend::kAlignment);
+    workspace_bytes = scratch_at_ + product_->workspace_bytes();
+    key = product_->key() + "+strided";
+    return true;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    char* space = static_cast<char*>(workspace);
+    if (in[2] != out[0])
+      cuda_check(cudaMemcpyAsync(out[0], in[2], static_cast<size_t>(out_.bytes()),
+                                 cudaMemcpyDeviceToDevice, backend_.stream()),
+                 "conv2d_input_gradient_add");
+    product_->run(in[1], in[0], space, space + scratch_at_);
+    launch_add_strided(backend_, f_, out_.dtype, space, out[0]);
+    check_launch(key.c_str());
+  }
+
+ private:
+  CudaBackend& backend_;
+  Conv2dForm f_;
+  Meta out_;
+  std::unique_ptr<Product> product_;
+  Bytes scratch_at_ = 0;
+};
+
+// The gradient in workspace, then a pass that adds: what no product does.
 class ConvGradientAdd final : public Kernel {
  public:
-  ConvGradientAdd(std::unique_ptr<Kernel> gradient, std::unique_ptr<Kernel> add)
-      : gradient_(std::move(gradient)), add_(std::move(add)) {
-    workspace_bytes = std::max(gradient_->workspace_bytes, add_->workspace_bytes);
+  ConvGradientAdd(std::unique_ptr<Kernel> gradient, std::unique_ptr<Kernel> add, Bytes bytes)
+      : gradient_(std::move(gradient)),
+        add_(std::move(add)),
+        inner_at_(align_up(bytes, CudaBackend::kAlignment)) {
+    workspace_bytes = inner_at_ + std::max(gradient_->workspace_bytes, add_->workspace_bytes);
     key = gradient_->key;
     library = gradient_->library;
     footprint = static_cast<Bytes>(sizeof *this) + gradient_->footprint + add_->footprint;
   }
   void run(void* const* in, void* const* out, void* workspace) override {
-    gradient_->run(in, out, workspace);
-    void* const terms[] = {out[0], in[2]};
-    add_->run(terms, out, workspace);
+    char* inner = static_cast<char*>(workspace) + inner_at_;
+    void* const made[] = {workspace};
+    gradient_->run(in, made, inner);
+    void* const terms[] = {workspace, in[2]};
+    add_->run(terms, out, inner);
   }
 
  private:
   std::unique_ptr<Kernel> gradient_, add_;
+  Bytes inner_at_;
 };
 
 bool is_plain(const WindowAxis& a) {
   return a.kernel == 1 && a.stride == 1 && a.before == 0 && a.after == 0;
+}
+bool is_one_tap(const Conv2dForm& f) {
+  const WindowAxis &h = f.window.h, &w = f.window.w;
+  return f.groups == 1 && h.kernel * w.kernel == 1 && h.before + w.before == 0;
 }
 bool is_product(const Conv2dForm& f) {
   return f.groups == 1 && is_plain(f.window.h) && is_plain(f.window.w);
@@ -527,12 +577,17 @@ std::unique_ptr<Kernel> conv2d_input_gradient_add(const PrepareCall& call) {
                                                 ConvKind::input_gradient);
     if (kernel->prepare(call.out[0].dtype, true)) return kernel;
   }
+  if (is_one_tap(f) && call.out[0].elements() > 0 && f.window.h.out * f.window.w.out > 0) {
+    auto kernel = std::make_unique<ConvStridedAdd>(backend_of(call), f, call.out[0]);
+    if (kernel->prepare()) return kernel;
+  }
   const PrepareCall plain{call.backend, in, call.out, call.attrs};
   auto gradient = conv2d_input_gradient_dnn(plain);
   if (!gradient) gradient = conv2d_input_gradient(plain);
   auto add = pointwise({call.backend, terms, call.out, {}}, TileOp::add);
   if (!gradient || !add) return nullptr;
-  return std::make_unique<ConvGradientAdd>(std::move(gradient), std::move(add));
+  return std::make_unique<ConvGradientAdd>(std::move(gradient), std::move(add),
+                                           call.out[0].bytes());
 }
 std::unique_ptr<Kernel> conv2d_weight_gradient_dnn(const PrepareCall& call) {
   return conv_kernel(call, conv2d_weight_gradient_form(call.in, call.attrs),

@@ -56,7 +56,8 @@ __global__ void normalise_rows(NormRows f, const T* x, const Wide<T>* gamma, con
     scale.load_parameters(gamma, f.features);
     shift.load_parameters(beta, f.features);
   }
-  for (int64_t r = warp_index(); r < f.rows; r += warp_count()) {
+  // From the last row on, which is still in the cache; the reader of y then finds its first rows.
+  for (int64_t r = f.rows - 1 - warp_index(); r >= 0; r -= warp_count()) {
     if (kPacks > 4) {  // too many to keep
       scale.load_parameters(gamma, f.features);
       shift.load_parameters(beta, f.features);
@@ -211,9 +212,9 @@ struct NormParameterEnd {
 
 // All gradients: dx as above, with `added` where it is not null, and the sums over rows, of which
 // each block writes its share: parts (blocks, 2, features). Warps of a block join theirs in order.
-constexpr int kNormWarps = 4;
+constexpr int kNormWarps = 4, kNormBlocks = 3;  // of a block; of a processor, all at once
 template <class T, int kPacks>
-__global__ void __launch_bounds__(kNormWarps * 32)
+__global__ void __launch_bounds__(kNormWarps * 32, kNormBlocks)
     norm_all_gradients(NormRows f, const T* x, const Wide<T>* gamma, const Wide<T>* mean,
                        const Wide<T>* rstd, const T* dy, const T* added, T* dx, Wide<T>* parts) {
   using W = Wide<T>;
@@ -226,10 +227,15 @@ __global__ void __launch_bounds__(kNormWarps * 32)
   for (int p = 0; p < kPacks; ++p)
 #pragma unroll
     for (int j = 0; j < Row::kSize; ++j) sums[0].at[p][j] = sums[1].at[p][j] = W(0);
-  for (int64_t r = warp_index(); r < f.rows; r += warp_count()) {
+  for (int64_t r = f.rows - 1 - warp_index(); r >= 0; r -= warp_count()) {
     Row n, g;
     n.load(x + r * f.features, f.features);
     g.load(dy + r * f.features, f.features);
+    Pack<T> more[kPacks];  // asked for early: it comes while the row is summed
+    if (added)
+      Row::each_pack(f.features, [&](int p, int64_t column) {
+        more[p] = load_pack(added + r * f.features + column);
+      });
     const W average = mean[r], inverse = rstd[r];
     W sum = 0, dot = 0;
     Row::each_pack(f.features, [&](int p, int64_t) {
@@ -245,12 +251,10 @@ __global__ void __launch_bounds__(kNormWarps * 32)
     });
     const W flat = warp_all(sum, Plus{}) * share, slope = warp_all(dot, Plus{}) * share;
     Row::each_pack(f.features, [&](int p, int64_t column) {
-      W more[Row::kSize];
-      if (added) load_wide<Row::kSize>(added + r * f.features + column, more);
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
         g.at[p][j] = inverse * (g.at[p][j] - flat - n.at[p][j] * slope);
-        if (added) g.at[p][j] += more[j];
+        if (added) g.at[p][j] += widen(more[p].at[j]);
       }
       store_narrow<Row::kSize>(dx + r * f.features + column, g.at[p]);
     });
@@ -368,7 +372,7 @@ std::unique_ptr<Kernel> layer_norm_gradients(const PrepareCall& call) {
     if (packs == 0 || packs > 4 || f.rows == 0) return nullptr;
     const int64_t rows = (f.rows + kNormWarps - 1) / kNormWarps;
     ColumnPlan ends{.rows = f.rows, .columns = f.features};
-    ends.pieces = std::min<int64_t>(rows, backend_of(call).multiprocessors() * int64_t{4});
+    ends.pieces = std::min<int64_t>(rows, backend_of(call).multiprocessors() * int64_t{kNormBlocks});
     return make_kernel(
         call,
         [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {

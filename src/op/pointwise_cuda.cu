@@ -155,12 +155,12 @@ __global__ void flat_points(Point c, const T* a, const T* b, T* y, int64_t total
 }
 
 // gelu alone, of whole packs: a kernel that knows what it computes has room for more of them at a
-// time. The result may lie on either operand.
+// time. From the last on, which is still in the cache. The result may lie on either operand.
 template <class T, bool kGradient>
 __global__ void __launch_bounds__(256)
     gelu_packs(const T* x, const T* dy, T* y, int64_t packs, bool approximate) {
   constexpr int kSize = Pack<T>::kSize;
-  for (int64_t i = thread_index(); i < packs; i += thread_count()) {
+  for (int64_t i = packs - 1 - thread_index(); i >= 0; i -= thread_count()) {
     Pack<T> pack = load_pack(x + i * kSize), slope;
     if constexpr (kGradient) slope = load_pack(dy + i * kSize);
 #pragma unroll

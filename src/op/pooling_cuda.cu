@@ -66,9 +66,11 @@ __global__ void __launch_bounds__(kPoolThreads)
     max_pool_rows(PoolForm f, const T* x, T* y, uint8_t* index) {
   const PoolAxis h(f.window.h), w(f.window.w);
   const int packs = static_cast<int>(f.channels) / N, across = w.out * packs;
-  for (int64_t line = blockIdx.x; line < f.batch * h.out; line += gridDim.x) {
-    const int top = static_cast<int>(line % h.out) * h.stride - h.before;
-    const T* image = x + line / h.out * h.in * w.in * f.channels;
+  const auto lines = static_cast<unsigned>(f.batch * h.out), height = static_cast<unsigned>(h.out);
+  for (unsigned line = blockIdx.x; line < lines; line += gridDim.x) {
+    const unsigned b = line / height;
+    const int top = static_cast<int>(line - b * height) * h.stride - h.before;
+    const T* image = x + static_cast<int64_t>(b) * h.in * w.in * f.channels;
     const int rows = min(h.kernel, h.in - top);
     for (int j = static_cast<int>(threadIdx.x); j < across; j += kPoolThreads) {
       const int column = j / packs, c = (j - column * packs) * N;
@@ -89,21 +91,24 @@ __global__ void __launch_bounds__(kPoolThreads)
             }
           found = true;
         }
-      const int64_t at = (line * across + j) * N;
+      const int64_t at = (static_cast<int64_t>(line) * across + j) * N;
       store_narrow<N>(y + at, best);
       *reinterpret_cast<Positions<N>*>(index + at) = where;
     }
   }
 }
 
-template <int N, class T>
+// M: windows along an axis that may hold a position; their loads do not wait for each other. 0: any.
+template <int N, int M, class T>
 __global__ void __launch_bounds__(kPoolThreads)
     max_pool_gradient_rows(PoolForm f, const uint8_t* index, const T* dy, T* dx) {
   const PoolAxis h(f.window.h), w(f.window.w);
   const int packs = static_cast<int>(f.channels) / N, across = w.in * packs;
-  for (int64_t line = blockIdx.x; line < f.batch * h.in; line += gridDim.x) {
-    const int row = static_cast<int>(line % h.in);
-    const int64_t image = line / h.in * h.out * w.out * f.channels;
+  const auto lines = static_cast<unsigned>(f.batch * h.in), height = static_cast<unsigned>(h.in);
+  for (unsigned line = blockIdx.x; line < lines; line += gridDim.x) {
+    const unsigned b = line / height;
+    const int row = static_cast<int>(line - b * height);
+    const int64_t image = static_cast<int64_t>(b) * h.out * w.out * f.channels;
     int top, bottom;
     h.above(row, &top, &bottom);
     for (int j = static_cast<int>(threadIdx.x); j < across; j += kPoolThreads) {
@@ -111,19 +116,28 @@ __global__ void __launch_bounds__(kPoolThreads)
       int left, right;
       w.above(column, &left, &right);
       Wide<T> sum[N] = {};
-      for (int oh = top; oh < bottom; ++oh)
-        for (int ow = left; ow < right; ++ow) {
-          const int64_t from = image + static_cast<int64_t>(oh * w.out + ow) * f.channels + c;
-          const int tap = (row + h.before - oh * h.stride) * w.kernel + column + w.before -
-                          ow * w.stride;
-          const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
-          Wide<T> v[N];
-          load_wide<N>(dy + from, v);
+      auto take = [&](int oh, int ow) {
+        const int64_t from = image + static_cast<int64_t>(oh * w.out + ow) * f.channels + c;
+        const int tap =
+            (row + h.before - oh * h.stride) * w.kernel + column + w.before - ow * w.stride;
+        const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
+        Wide<T> v[N];
+        load_wide<N>(dy + from, v);
 #pragma unroll
-          for (int i = 0; i < N; ++i)
-            if (where.at[i] == tap) sum[i] += v[i];
-        }
-      store_narrow<N>(dx + (line * across + j) * N, sum);
+        for (int i = 0; i < N; ++i)
+          if (where.at[i] == tap) sum[i] += v[i];
+      };
+      if constexpr (M > 0) {
+#pragma unroll
+        for (int p = 0; p < M; ++p)
+#pragma unroll
+          for (int q = 0; q < M; ++q)
+            if (top + p < bottom && left + q < right) take(top + p, left + q);
+      } else {
+        for (int oh = top; oh < bottom; ++oh)
+          for (int ow = left; ow < right; ++ow) take(oh, ow);
+      }
+      store_narrow<N>(dx + (static_cast<int64_t>(line) * across + j) * N, sum);
     }
   }
 }
@@ -208,8 +222,13 @@ std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
                      [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
                                   int64_t) {
                        constexpr int kSize = Pack<T>::kSize;
-                       auto* kernel = f.channels % kSize == 0 ? max_pool_gradient_rows<kSize, T>
-                                                              : max_pool_gradient_rows<1, T>;
+                       const WindowAxis &h = f.window.h, &w = f.window.w;
+                       const int64_t above = std::max((h.kernel + h.stride - 1) / h.stride,
+                                                      (w.kernel + w.stride - 1) / w.stride);
+                       auto* kernel = f.channels % kSize != 0 ? max_pool_gradient_rows<1, 0, T>
+                                      : above == 1            ? max_pool_gradient_rows<kSize, 1, T>
+                                      : above == 2            ? max_pool_gradient_rows<kSize, 2, T>
+                                                              : max_pool_gradient_rows<kSize, 0, T>;
                        kernel<<<lines(f.batch * f.window.h.in), kPoolThreads, 0, stream>>>(
                            f, input<uint8_t>(in, 0), input<T>(in, 1), output<T>(out, 0));
                      });

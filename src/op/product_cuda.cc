@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_libraries.h"
@@ -7,6 +8,7 @@
 namespace pl::cuda {
 namespace {
 
+constexpr int kCandidates = 8;
 constexpr size_t kMostWorkspace = 32 << 20;  // what NVIDIA recommends for Hopper
 
 cudaDataType_t type_of(Dtype dtype) {
@@ -108,32 +110,59 @@ struct Product::State {
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       api.preference_set(preference, which, &alignment, sizeof alignment);
-    cublasLtMatmulHeuristicResult_t found[4];
+    cublasLtMatmulHeuristicResult_t found[kCandidates];
     int count = 0;
     const cublasStatus_t status = api.heuristic(static_cast<cublasLtHandle_t>(backend.blas_lt()),
-                                                desc, b, a, c, c, preference, 4, found, &count);
+                                                desc, b, a, c, c, preference, kCandidates, found,
+                                                &count);
     api.preference_destroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
-    for (int i = 0; i < count; ++i) {
+    const int chosen = best_of({found, static_cast<size_t>(count)});
+    if (chosen < 0) return false;
+    algorithm = found[chosen].algo;
+    workspace = static_cast<Bytes>(found[chosen].workspaceSize);
+    name();
+    return true;
+  }
+
+  // The heuristic's first, but for what was measured otherwise on an H200, always by the same tenth:
+  // - results of many tiles: kernels of 128 x 128 or 128 x 160 with custom option 1 or 3;
+  // - with gelu's slope: those whose blocks fill the device once, of which the heuristic thinks less.
+  int best_of(std::span<const cublasLtMatmulHeuristicResult_t> found) const {
+    int first = -1;
+    for (size_t i = 0; i < found.size(); ++i) {
       if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
-      algorithm = found[i].algo;
-      workspace = static_cast<Bytes>(found[i].workspaceSize);
-      name();
-      return true;
+      if (first < 0) first = static_cast<int>(i);
+      const cublasLtMatmulAlgo_t& algo = found[i].algo;
+      if (form.gelu_slope && found[i].wavesCount > 0.99f && found[i].wavesCount <= 1)
+        return static_cast<int>(i);
+      if (backend.compute_capability() != 90 || found[i].wavesCount < 4 ||
+          config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1)
+        continue;
+      const uint32_t tile = config(algo, CUBLASLT_ALGO_CONFIG_TILE_ID);
+      const uint32_t option = config(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
+      if ((tile == CUBLASLT_MATMUL_TILE_128x128 || tile == CUBLASLT_MATMUL_TILE_128x160) &&
+          (option == 1 || option == 3))
+        return static_cast<int>(i);
     }
-    return false;
+    return first;
+  }
+  uint32_t config(const cublasLtMatmulAlgo_t& algo,
+                  cublasLtMatmulAlgoConfigAttributes_t which) const {
+    uint32_t value = 0;
+    size_t written = 0;
+    api.algo_get(&algo, which, &value, sizeof value, &written);
+    return value;
   }
 
   // What decides the bits: the algorithm with its parameters.
   void name() {
     auto number = [&](cublasLtMatmulAlgoConfigAttributes_t which) {
-      uint32_t value = 0;
-      size_t written = 0;
-      api.algo_get(&algorithm, which, &value, sizeof value, &written);
-      return std::to_string(value);
+      return std::to_string(config(algorithm, which));
     };
     key = "lt" + number(CUBLASLT_ALGO_CONFIG_ID) + "t" + number(CUBLASLT_ALGO_CONFIG_TILE_ID) +
-          "s" + number(CUBLASLT_ALGO_CONFIG_STAGES_ID) + "k" +
+          "s" + number(CUBLASLT_ALGO_CONFIG_STAGES_ID) + "o" +
+          number(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) + "k" +
           number(CUBLASLT_ALGO_CONFIG_SPLITK_NUM) + "r" +
           number(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
   }

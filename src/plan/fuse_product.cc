@@ -66,7 +66,7 @@ struct Fusion {
     dropped[index(made_by)] = true;
   }
 
-  // A convolution of one tap without a stride.
+  // A convolution of one tap.
   NodeId pixel_product(ValueId id) const {
     const NodeId made_by = producer(id, kConv2dInputGradient.name);
     if (made_by < 0) return -1;
@@ -74,7 +74,7 @@ struct Fusion {
     const Conv2dForm f =
         conv2d_input_gradient_form({meta(node.in[0]), meta(node.in[1])}, node.attrs);
     const WindowAxis &h = f.window.h, &w = f.window.w;
-    const bool plain = f.groups == 1 && h.kernel * w.kernel * h.stride * w.stride == 1 &&
+    const bool plain = f.groups == 1 && h.kernel * w.kernel == 1 &&
                        h.before + h.after + w.before + w.after == 0;
     return plain ? made_by : -1;
   }

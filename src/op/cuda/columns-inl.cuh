@@ -10,6 +10,7 @@ namespace pl::cuda {
 // columns, kColumnThreads in all.
 inline constexpr int kMaxReduceAxes = 12;
 inline constexpr int kColumnThreads = 256;
+inline constexpr int kColumnBlocks = 3;  // of a processor, all of them at once
 struct ColumnPlan {
   int64_t outer = 1, rows = 0, columns = 0;
   int width = 1;  // columns of a thread
@@ -27,7 +28,7 @@ inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int 
   while (plan.across < 32 && plan.across < threads) plan.across *= 2;
   plan.blocks = (threads + plan.across - 1) / plan.across;
   const int64_t down = kColumnThreads / plan.across;
-  const int64_t wanted = std::max<int64_t>(1, processors * int64_t{6} / (plan.blocks * outer));
+  const int64_t wanted = std::max<int64_t>(1, processors * int64_t{kColumnBlocks} / (plan.blocks * outer));
   const int64_t most = std::max<int64_t>(1, rows / (down * 4));
   plan.pieces = std::min({wanted, most, int64_t{4096}});
   return plan;
@@ -60,7 +61,7 @@ __device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
 // Term::Lane<N>: what a thread keeps of its N columns, made of (term, column). lane.add(term, row,
 // column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A.
 template <int K, int N, class A, class Term>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
     column_parts(ColumnPlan plan, Term term, A* parts) {
   __shared__ A shared[kColumnThreads * N];
   const int tx = static_cast<int>(threadIdx.x) % plan.across;
@@ -68,6 +69,8 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int down = kColumnThreads / plan.across;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * plan.across + tx) * N;
   // A piece has every plan.pieces-th run of rows: blocks that run together read what lies together.
+  // From the last row on: what was written last is still in the cache, and a pass over the same rows
+  // behind this one, from the first on, finds those in it.
   const int64_t first = static_cast<int64_t>(blockIdx.y) * down + ty, step = plan.pieces * down;
   for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
     A sums[K][N];
@@ -79,7 +82,7 @@ __global__ void __launch_bounds__(kColumnThreads)
       const typename Term::template Lane<N> lane(term, column);
 #pragma unroll 4
       for (int64_t row = first; row < plan.rows; row += step)
-        lane.add(term, outer * plan.rows + row, column, sums);
+        lane.add(term, outer * plan.rows + plan.rows - 1 - row, column, sums);
     }
 #pragma unroll
     for (int k = 0; k < K; ++k) {

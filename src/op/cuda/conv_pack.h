@@ -32,4 +32,8 @@ void launch_pack_kernel(Backend& backend, const Conv2dForm& form, const ConvPack
 void launch_unpack_gradient(Backend& backend, const Conv2dForm& form, const ConvPack& pack,
                             Dtype from, const void* packed, Dtype to, void* dw);
 
+// Adds pixels (B, OH, OW, C) to every stride-th of images (B, H, W, C), from the first on.
+void launch_add_strided(Backend& backend, const Conv2dForm& form, Dtype dtype, const void* pixels,
+                        void* images);
+
 }  // namespace pl::cuda
