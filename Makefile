@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 
 help:
 	@echo "make build     get the dependencies, build build/plimsoll and the rest (the default)"
-	@echo "make cuda      build build-cuda/plimsoll, which also runs on NVIDIA GPUs (needs a CUDA toolkit)"
+	@echo "make cuda      build, and insist on the library for NVIDIA GPUs (it is built where a CUDA toolkit is found)"
 	@echo "make test      build, check the sources, run the tests"
 	@echo "make demo      build, run the demo"
 	@echo "make sanitize  build with address and undefined-behaviour checks, run the tests"
@@ -22,10 +22,9 @@ build: setup
 	@$(MAKE) -s --no-print-directory build/build.ninja
 	cmake --build build -j $(JOBS)
 
-# A build of its own: it takes some minutes more, and a larger program has a larger bill on the CPU.
 cuda: setup
-	cmake --preset cuda
-	cmake --build build-cuda -j $(JOBS)
+	cmake --preset release -DPLIMSOLL_CUDA=ON
+	cmake --build build -j $(JOBS)
 
 test: build
 	scripts/check

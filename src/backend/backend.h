@@ -35,6 +35,8 @@ class Recording {
   virtual void launch() = 0;
 };
 
+struct DeviceKernels;  // op/device_kernels.h
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -48,6 +50,13 @@ class Backend {
   // in order with kernels: what a call names must stay until synchronize() returns, and a failure
   // of earlier work may surface in a later call. Defaults: the host's memory, at once.
   virtual bool on_host() const { return true; }
+  // The kernels of a device whose code is not part of the program; null: ops' records list them.
+  virtual const DeviceKernels* kernels() const { return nullptr; }
+  // Of a device's own memory, as its driver counts it. What this process holds is more than what it
+  // reserved: context, code, recorded work, libraries.
+  virtual Bytes held() const { return 0; }
+  virtual Bytes free() const { return 0; }
+  virtual Bytes granule() const { return 1; }  // reservations are rounded up to it
   virtual void copy_in(void* to, const void* from, Bytes bytes);   // from the host
   virtual void copy_out(void* to, const void* from, Bytes bytes);  // to the host
   virtual void copy(void* to, const void* from, Bytes bytes);      // within the device

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_library.h"
 #include "base/error.h"
 #include "cli/costs.h"
 #include "data/image/image.h"
@@ -133,8 +133,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
                 .accumulate = accumulation_of(setup.compiled)};
   open_data(options, setup);
   if (options.cuda)
-    setup.backend = std::make_unique<CudaBackend>(
-        *options.cuda, CudaOptions{.deterministic = options.deterministic});
+    setup.backend = open_cuda(*options.cuda, {.deterministic = options.deterministic});
   else
     setup.backend = std::make_unique<CpuBackend>(options.threads);
   if (options.memory_max) options.memory = system_limit(setup.backend.get());

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "op/cuda_catalogue.h"
+#include "op/device_kernels.h"
 #include "op/observer.h"
 #include "op/op.h"
 #include "op/recorder.h"
@@ -120,9 +120,11 @@ std::string operands_text(const PrepareCall& call) {
   return (text.empty() ? "no operands" : text) + " " + call.attrs.print();
 }
 
-std::unique_ptr<Kernel> prepare_cuda(const Op& op, const PrepareCall& call, const char* only) {
-  for (const CudaVariant& entry : cuda_variants()) {
-    if (entry.op != &op || (only && std::string_view(only) != entry.variant.name)) continue;
+std::unique_ptr<Kernel> prepare_from(const DeviceKernels& kernels, const Op& op,
+                                     const PrepareCall& call, const char* only) {
+  for (const DeviceKernel& entry : kernels.list) {
+    if (std::string_view(entry.op->name) != op.name) continue;
+    if (only && std::string_view(only) != entry.variant.name) continue;
     if (auto kernel = entry.variant.prepare(call)) {
       kernel->key = std::string(op.name) + ":" + entry.variant.name +
                     (kernel->key.empty() ? "" : ":" + kernel->key);
@@ -130,14 +132,15 @@ std::unique_ptr<Kernel> prepare_cuda(const Op& op, const PrepareCall& call, cons
     }
   }
   if (only) return nullptr;
-  throw UserError("[prepare] " + std::string(op.name) + ": expected a CUDA kernel for " +
+  throw UserError("[prepare] " + std::string(op.name) + ": expected a kernel of the device for " +
                   operands_text(call) + ", received none; use --device cpu");
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const char* only) {
-  if (call.backend.device().kind == DeviceKind::cuda) return prepare_cuda(op, call, only);
+  if (const DeviceKernels* kernels = call.backend.kernels())
+    return prepare_from(*kernels, op, call, only);
   for (const Variant& variant : op.variants) {
     if (variant.device != call.backend.device().kind) continue;
     if (only && std::string_view(only) != variant.name) continue;

@@ -11,7 +11,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
 #include "op/attention.h"
-#include "op/cuda_catalogue.h"
+#include "op/device_kernels.h"
 #include "op/philox.h"
 #include "op/sample.h"
 #include "op/update.h"
@@ -50,7 +50,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << "/" << c.
 
 std::vector<const char*> variants_of(const Op& op) {
   std::vector<const char*> names;
-  for (const CudaVariant& entry : cuda_variants())
+  for (const DeviceKernel& entry : cuda_kernels().list)
     if (entry.op == &op) names.push_back(entry.variant.name);
   return names;
 }
@@ -149,7 +149,7 @@ GuardedResult run_on_device(FencedDevice& buffers, Kernel& kernel, const Tensors
 class CudaConformance : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
-    if (cuda_devices() == 0) return;
+    if (cuda_device_count() == 0) return;
     host_ = std::make_unique<CpuBackend>(2);
     device_ = std::make_unique<CudaBackend>();
     buffers_ = std::make_unique<FencedDevice>(*device_);
@@ -160,7 +160,7 @@ class CudaConformance : public testing::TestWithParam<Case> {
     host_.reset();
   }
   void SetUp() override {
-    if (cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU";
   }
 
   const Op& op() const { return *GetParam().op; }
@@ -318,7 +318,7 @@ Tensor random_narrow(const Shape& shape, uint64_t seed) {
 // The library says nothing about gradients that lie where q, k and v are: many blocks at once show
 // whether one reads what another has written.
 TEST(CudaAttention, LongGradientInPlace) {
-  if (cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU";
   CudaBackend backend;
   FencedDevice buffers(backend);
   const Attrs attrs{{"heads", int64_t{12}}, {"causal", int64_t{1}}, {"packed", int64_t{1}}};
@@ -348,7 +348,7 @@ TEST(CudaAttention, LongGradientInPlace) {
 
 TEST(CudaCatalogue, HasAKernelOfEveryOp) {
   std::set<const Op*> have;
-  for (const CudaVariant& entry : cuda_variants()) have.insert(entry.op);
+  for (const DeviceKernel& entry : cuda_kernels().list) have.insert(entry.op);
   for (const Op* op : catalogue()) EXPECT_TRUE(have.contains(op)) << op->name;
 }
 

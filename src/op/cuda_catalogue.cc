@@ -1,5 +1,5 @@
 // The one list of CUDA kernels.
-#include "op/cuda_catalogue.h"
+#include "backend/cuda/cuda_backend.h"
 
 #include "op/accumulate.h"
 #include "op/accuracy.h"
@@ -21,6 +21,7 @@
 #include "op/conv2d_pool.h"
 #include "op/ctc_loss.h"
 #include "op/cuda/kernels.h"
+#include "op/device_kernels.h"
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
@@ -64,15 +65,15 @@
 namespace pl {
 namespace {
 
-CudaVariant of(const Op& op, const char* name,
-               std::unique_ptr<Kernel> (*prepare)(const PrepareCall&)) {
+DeviceKernel of(const Op& op, const char* name,
+                std::unique_ptr<Kernel> (*prepare)(const PrepareCall&)) {
   return {&op, {name, DeviceKind::cuda, prepare}};
 }
 
 }  // namespace
 
-std::span<const CudaVariant> cuda_variants() {
-  static const CudaVariant kVariants[] = {
+const DeviceKernels& cuda_kernels() {
+  static const DeviceKernel kList[] = {
       of(kMatmul, "cuda", cuda::matmul),
       of(kMatmulAccumulate, "cuda", cuda::matmul_accumulate),
       of(kMatmulAdd, "cuda", cuda::matmul_add),
@@ -198,7 +199,10 @@ std::span<const CudaVariant> cuda_variants() {
       of(kSliceGradient, "cuda", cuda::slice_gradient),
       of(kCausalMask, "cuda", cuda::causal_mask),
   };
-  return kVariants;
+  static const DeviceKernels kKernels{kList};
+  return kKernels;
 }
+
+const DeviceKernels* CudaBackend::kernels() const { return &cuda_kernels(); }
 
 }  // namespace pl

@@ -94,7 +94,7 @@ Meta whole(std::vector<Dim> dims) { return {Dtype::int32, Shape(std::move(dims))
 class DISABLED_CudaSpeed : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU";
     backend = std::make_unique<CudaBackend>(0, CudaOptions{.deterministic = true});
   }
   std::unique_ptr<CudaBackend> backend;

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "train/device_footprint.h"
 
 namespace pl {
 namespace {
@@ -69,12 +68,13 @@ bool on_device(const Backend* backend) { return backend && !backend->on_host(); 
 }  // namespace
 
 Bytes system_limit(const Backend* backend) {
-  return on_device(backend) ? device_limit(*backend) : process_resident() + host_room().least();
+  return on_device(backend) ? backend->held() + backend->free()
+                            : process_resident() + host_room().least();
 }
 
 // A device's memory is all taken before the first step.
 Bytes measured_peak(const Backend* backend) {
-  return on_device(backend) ? device_held(*backend) : process_peak();
+  return on_device(backend) ? backend->held() : process_peak();
 }
 
 namespace {
@@ -164,7 +164,7 @@ void require_room(const PlanReport& report, Bytes held, const Backend* backend) 
                      both(*report.budget) + ", needs " + both(report.process) + "\n" +
                      explain(report));
   if (on_device(backend)) {
-    const Bytes limit = device_limit(*backend);
+    const Bytes limit = backend->held() + backend->free();
     if (report.process > limit)
       throw DoesNotFit("[reserve] expected " + format_bytes(report.process) +
                        " of the device's memory, it has room for " + format_bytes(limit) + "\n" +
@@ -180,7 +180,7 @@ void require_room(const PlanReport& report, Bytes held, const Backend* backend) 
 }
 
 std::string check_resident(const PlanReport& report, const Backend* backend) {
-  const Bytes resident = on_device(backend) ? device_held(*backend) : process_resident();
+  const Bytes resident = on_device(backend) ? backend->held() : process_resident();
   if (resident <= report.process) return "";
   const std::string text = "[reserve] the process holds " + format_bytes(resident) +
                            " after preparation, more than the planned " +

@@ -1,8 +1,5 @@
 #include "train/device_footprint.h"
 
-#include "backend/cuda/cuda_backend.h"
-#include "base/error.h"
-
 namespace pl {
 namespace {
 
@@ -10,21 +7,13 @@ constexpr Bytes kCode = 4 * kMiB;       // of our own kernels that a step loads
 constexpr Bytes kPerKernel = 8 * kKiB;  // of a library's, on average
 constexpr Bytes kPerLaunch = 3584;      // of a recorded step; with 5,000 and 9,000 it held 3,000
 
-const CudaBackend& cuda(const Backend& backend) {
-  check(backend.device().kind == DeviceKind::cuda, "a GPU");
-  return static_cast<const CudaBackend&>(backend);
-}
-
 }  // namespace
 
 Bytes device_fixed_bytes(const DeviceFacts& facts) {
   const Bytes later = kCode + kPerKernel * static_cast<Bytes>(facts.kernels) +
                       kPerLaunch * static_cast<Bytes>(facts.launches);
-  const Bytes rounding = align_up(facts.arena, CudaBackend::kGranule) - facts.arena;
-  return facts.held + align_up(later, CudaBackend::kGranule) + rounding;
+  const Bytes rounding = align_up(facts.arena, facts.granule) - facts.arena;
+  return facts.held + align_up(later, facts.granule) + rounding;
 }
-
-Bytes device_held(const Backend& backend) { return cuda(backend).held(); }
-Bytes device_limit(const Backend& backend) { return cuda(backend).held() + cuda(backend).free(); }
 
 }  // namespace pl

@@ -1,11 +1,11 @@
-// The bill of a device's memory outside the arena, and what the device has. Context and libraries
+// The bill of a device's memory outside the arena. Context and libraries
 // are measured, since they are there when a plan is made; code that is loaded and graphs that are
 // recorded later are bounds.
 #pragma once
 
 #include <cstddef>
 
-#include "backend/backend.h"
+#include "base/bytes.h"
 
 namespace pl {
 
@@ -14,11 +14,8 @@ struct DeviceFacts {
   size_t kernels = 0;   // distinct calls
   size_t launches = 0;  // of all recorded steps
   Bytes arena = 0;
+  Bytes granule = 1;  // of reservations
 };
 Bytes device_fixed_bytes(const DeviceFacts& facts);
-
-// Of a backend whose memory is not the host's.
-Bytes device_held(const Backend& backend);   // by this process
-Bytes device_limit(const Backend& backend);  // what this process may hold in all
 
 }  // namespace pl

@@ -35,9 +35,8 @@ Bytes fixed_bytes(const FootprintFacts& facts) {
     code += kLibrary + kConvolution * static_cast<Bytes>(facts.convolutions) +
             kBackwardData * static_cast<Bytes>(facts.backward_data) +
             (facts.narrow_simd ? kNarrow : 0);
-  const Bytes running = kMargin + kBase + facts.cuda_bytes + code + growing + facts.transient_bytes;
-  const Bytes early =
-      std::max(kLoadPeak + facts.cuda_bytes * 3 / 4, kPrepareBase + facts.cuda_bytes + growing);
+  const Bytes running = kMargin + kBase + code + growing + facts.transient_bytes;
+  const Bytes early = std::max(kLoadPeak, kPrepareBase + growing);
   return std::max(running, early - facts.arena);
 }
 

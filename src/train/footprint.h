@@ -20,7 +20,6 @@ struct FootprintFacts {
   Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
   bool narrow_simd = false;   // oneDNN has no AVX-512 here and runs other code
   Bytes source_bytes = 0;     // of the input pipeline and the loop
-  Bytes cuda_bytes = 0;       // of a part of the program that is not used
   Bytes arena = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <set>
 
-#include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
@@ -135,11 +134,12 @@ class SessionPlanner {
   }
 
   Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
-    if (!memory_.device_held) memory_.device_held = device_held(backend_);
+    if (!memory_.device_held) memory_.device_held = backend_.held();
     return device_fixed_bytes({.held = *memory_.device_held,
                                .kernels = bill.calls.size(),
                                .launches = launches,
-                               .arena = arena});
+                               .arena = arena,
+                               .granule = backend_.granule()});
   }
 
   // `launches`: of kernels in a step, where steps are recorded.
@@ -150,7 +150,6 @@ class SessionPlanner {
                          .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
-                         .cuda_bytes = cuda_host_bytes(),
                          .arena = arena};
     std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {

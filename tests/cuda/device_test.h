@@ -12,7 +12,7 @@ namespace pl {
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_devices() == 0) GTEST_SKIP() << "no GPU";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU";
     backend = std::make_unique<CudaBackend>();
   }
   std::unique_ptr<CudaBackend> backend;

@@ -5,7 +5,6 @@
 
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
-#include "train/device_footprint.h"
 
 namespace pl {
 namespace {
@@ -46,7 +45,7 @@ Trained train(const std::string& model, const std::string& device, int64_t batch
                  .used = session.used_bytes(),
                  .planned = session.plan().process()};
   result.split = setup.report.split;
-  if (device == "cuda") result.held = device_held(*setup.backend);
+  if (device == "cuda") result.held = setup.backend->held();
   return result;
 }
 

@@ -3,7 +3,6 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
-#include "op/cuda_catalogue.h"
 #include "op/relu.h"
 #include "tests/cuda/device_test.h"
 

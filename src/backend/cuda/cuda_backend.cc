@@ -81,10 +81,7 @@ struct CudaBackend::State {
   }
 };
 
-// Its list of kernels, and pages of our own code that lie further apart.
-Bytes cuda_host_bytes() { return 2700 * kKiB; }
-
-int cuda_devices() {
+int cuda_device_count() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   cudaGetLastError();
@@ -95,7 +92,7 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
     : Backend({DeviceKind::cuda, index}, 1, kAlignment),
       options_(options),
       state_(std::make_unique<State>()) {
-  const int count = cuda_devices();
+  const int count = cuda_device_count();
   if (index < 0 || index >= count)
     throw UserError("[backend] --device cuda:" + std::to_string(index) + ": expected a GPU, " +
                     (count == 0 ? "received a machine without one"

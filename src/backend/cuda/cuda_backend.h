@@ -1,11 +1,11 @@
-// One NVIDIA GPU: a context, a stream, libraries that are opened when first used. No op logic, and
-// no CUDA header: what is CUDA's is opaque here, so that the rest builds without a toolkit.
+// One NVIDIA GPU: a context, a stream, libraries that are opened when first used. No op logic. Part
+// of the library that cuda_library.h opens, and of no other program.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "backend/backend.h"
+#include "backend/cuda/cuda_library.h"
 
 struct CUstream_st;
 
@@ -13,22 +13,21 @@ namespace pl {
 
 class CudaLibraries;  // cuda_libraries.h
 
-struct CudaOptions {
-  bool deterministic = true;  // only algorithms that give the same bits again
-};
-
 class CudaBackend final : public Backend {
  public:
   static constexpr Bytes kAlignment = 256;
   static constexpr Bytes kGranule = 2 * kMiB;  // what the driver gives memory in
 
-  // Makes the device's context. Throws UserError where this build, or this machine, has no such
-  // device.
+  // Makes the device's context. Throws UserError where this machine has no such device.
   explicit CudaBackend(int index = 0, CudaOptions options = {});
   ~CudaBackend() override;
 
   std::string machine() const override;
   bool on_host() const override { return false; }
+  const DeviceKernels* kernels() const override;  // op/cuda_catalogue.cc
+  Bytes held() const override;
+  Bytes free() const override;
+  Bytes granule() const override { return kGranule; }
   void copy_in(void* to, const void* from, Bytes bytes) override;
   void copy_out(void* to, const void* from, Bytes bytes) override;
   void copy(void* to, const void* from, Bytes bytes) override;
@@ -48,11 +47,7 @@ class CudaBackend final : public Backend {
   void* blas_lt() const;
   void* dnn() const;
   CudaLibraries& libraries() const;
-
-  // Of the device's memory, as the driver counts it.
-  Bytes total() const;
-  Bytes free() const;
-  Bytes held() const;  // by this process: context, code, graphs, libraries, reservations
+  Bytes total() const;  // of the device's memory
 
  private:
   struct State;
@@ -60,11 +55,6 @@ class CudaBackend final : public Backend {
   std::unique_ptr<State> state_;
 };
 
-// Devices that a CudaBackend can be made of; 0 in a build without CUDA and without a driver.
-int cuda_devices();
-
-// What CUDA's part of the program takes of the host's memory in a run without a device, measured
-// with scripts/measure-footprint; 0 in a build without CUDA.
-Bytes cuda_host_bytes();
+int cuda_device_count();  // 0 without a driver
 
 }  // namespace pl
