@@ -372,8 +372,7 @@ class ConvDnn final : public Kernel {
         const TensorOf bias = graph_.input(kBias, wide(dtype_), {1, f_.filters, 1, 1},
                                            {f_.filters, 1, f_.filters, f_.filters});
         made = graph.pointwise(
-            made, bias,
-            fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+            made, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
       }
       graph_.output(made, kY, dtype_, y, y_strides);
     } else if (kind_ == ConvKind::input_gradient) {

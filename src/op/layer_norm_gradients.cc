@@ -41,15 +41,11 @@ std::vector<Sample> samples() {
   }
   for (Dim width : {768, 1600}) {
     const Meta x{Dtype::float32, Shape{37, width}}, moment{Dtype::float32, Shape{37}};
-    list.push_back({"width_" + std::to_string(width),
-                    {{x},
-                     {{Dtype::float32, Shape{width}}},
-                     {moment},
-                     {moment, Fill::positive},
-                     {x},
-                     {x}},
-                    {},
-                    2e-6});
+    list.push_back(
+        {"width_" + std::to_string(width),
+         {{x}, {{Dtype::float32, Shape{width}}}, {moment}, {moment, Fill::positive}, {x}, {x}},
+         {},
+         2e-6});
   }
   return list;
 }

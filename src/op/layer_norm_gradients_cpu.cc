@@ -55,8 +55,7 @@ std::unique_ptr<Kernel> layer_norm_gradients_composed(const PrepareCall& call) {
     const Metas sums{call.out[1], call.out[2]};
     const Metas of_input(call.in.begin(), call.in.begin() + 5), input{call.out[0]};
     return std::make_unique<Composed<T>>(
-        call,
-        prepare(kLayerNormParameterGradient, {call.backend, of_sums, sums, call.attrs}),
+        call, prepare(kLayerNormParameterGradient, {call.backend, of_sums, sums, call.attrs}),
         prepare(kLayerNormGradient, {call.backend, of_input, input, call.attrs}));
   });
 }

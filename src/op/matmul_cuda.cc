@@ -267,7 +267,8 @@ class LinearCrossEntropyCuda final : public Kernel {
         f_(cpu::linear_cross_entropy_form(call, accumulate)),
         dtype_(call.in[static_cast<size_t>(f_.first)].dtype) {
     const Bytes row = f_.classes * size_of(dtype_);
-    block_ = std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / kTile * kTile, kTile, kMostRows);
+    block_ =
+        std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / kTile * kTile, kTile, kMostRows);
     block_ = std::min(fill_processors(block_), std::max<Dim>(1, f_.rows));
     footprint = static_cast<Bytes>(sizeof *this);
   }

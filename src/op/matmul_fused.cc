@@ -50,9 +50,8 @@ std::vector<Sample> samples_of(bool with_bias) {
     list.push_back(std::move(sample));
   }
   const Meta a{Dtype::float32, Shape{48, 64}}, b{Dtype::float32, Shape{32, 64}};
-  list.push_back({"aligned",
-                  {{a}, {b}, {{Dtype::float32, Shape{48, 32}}}},
-                  {{"transpose_b", int64_t{1}}}});
+  list.push_back(
+      {"aligned", {{a}, {b}, {{Dtype::float32, Shape{48, 32}}}}, {{"transpose_b", int64_t{1}}}});
   return list;
 }
 std::vector<Sample> add_samples() { return samples_of(true); }

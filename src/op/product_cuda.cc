@@ -112,9 +112,9 @@ struct Product::State {
       api.preference_set(preference, which, &alignment, sizeof alignment);
     cublasLtMatmulHeuristicResult_t found[kCandidates];
     int count = 0;
-    const cublasStatus_t status = api.heuristic(static_cast<cublasLtHandle_t>(backend.blas_lt()),
-                                                desc, b, a, c, c, preference, kCandidates, found,
-                                                &count);
+    const cublasStatus_t status =
+        api.heuristic(static_cast<cublasLtHandle_t>(backend.blas_lt()), desc, b, a, c, c,
+                      preference, kCandidates, found, &count);
     api.preference_destroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
     const int chosen = best_of({found, static_cast<size_t>(count)});
@@ -125,9 +125,11 @@ struct Product::State {
     return true;
   }
 
-  // The heuristic's first, but for what was measured otherwise on an H200, always by the same tenth:
+  // The heuristic's first, but for what was measured otherwise on an H200, always by the same
+  // tenth:
   // - results of many tiles: kernels of 128 x 128 or 128 x 160 with custom option 1 or 3;
-  // - with gelu's slope: those whose blocks fill the device once, of which the heuristic thinks less.
+  // - with gelu's slope: those whose blocks fill the device once, of which the heuristic thinks
+  // less.
   int best_of(std::span<const cublasLtMatmulHeuristicResult_t> found) const {
     int first = -1;
     for (size_t i = 0; i < found.size(); ++i) {

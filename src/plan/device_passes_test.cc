@@ -79,8 +79,7 @@ Graph convolutions() {
     const Tensor mean = s.r.variable(name + "/mean", meta({8}), Category::parameters);
     const Tensor variance = s.r.variable(name + "/variance", meta({8}), Category::parameters);
     const Tensor gamma = s.parameter({8}), beta = s.parameter({8});
-    const auto result =
-        batch_norm(conv2d(x, w, {.padding = "same"}, bias), gamma, beta, 1e-3);
+    const auto result = batch_norm(conv2d(x, w, {.padding = "same"}, bias), gamma, beta, 1e-3);
     moving_statistics(mean, variance, result.mean, result.variance, 0.9);
     x = relu(result.y);
   }

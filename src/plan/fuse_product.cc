@@ -7,7 +7,8 @@
 //   (w, dy) -> conv2d_input_gradient -> d; (d, c) -> add    =>  (w, dy, c) -> ..._gradient_add
 //   (x, m, r, dy) -> layer_norm_parameter_gradient -> dg, db
 //   (x, g, m, r, dy) -> layer_norm_gradient -> d            =>  (x, g, m, r, dy, c) ->
-//   (d, c) -> add -> dx                                             layer_norm_gradients -> dx, dg, db
+//   (d, c) -> add -> dx                                             layer_norm_gradients -> dx, dg,
+//   db
 #include <algorithm>
 
 #include "op/attention.h"
@@ -43,8 +44,8 @@ struct Fusion {
     const NodeId made_by = producer(id, kMatmul.name);
     if (made_by < 0) return -1;
     const Attrs& attrs = graph.nodes[index(made_by)].attrs;
-    const bool plain = !attrs.has("activation") && !attrs.has("dtype") &&
-                       attrs.integer("transpose_a", 0) == 0;
+    const bool plain =
+        !attrs.has("activation") && !attrs.has("dtype") && attrs.integer("transpose_a", 0) == 0;
     return plain ? made_by : -1;
   }
 
@@ -74,8 +75,8 @@ struct Fusion {
     const Conv2dForm f =
         conv2d_input_gradient_form({meta(node.in[0]), meta(node.in[1])}, node.attrs);
     const WindowAxis &h = f.window.h, &w = f.window.w;
-    const bool plain = f.groups == 1 && h.kernel * w.kernel == 1 &&
-                       h.before + h.after + w.before + w.after == 0;
+    const bool plain =
+        f.groups == 1 && h.kernel * w.kernel == 1 && h.before + h.after + w.before + w.after == 0;
     return plain ? made_by : -1;
   }
   void join_pixels(NodeId n) {

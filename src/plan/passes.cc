@@ -35,7 +35,8 @@ const std::vector<Pass>& passes() {
        "backward",
        pass::fuse_batch_norm},
       {"norm-bias",
-       "a bias in front of batch norm, which takes it away again, is added to the moving mean alone",
+       "a bias in front of batch norm, which takes it away again, is added to the moving mean "
+       "alone",
        pass::drop_norm_bias, true},
       {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
        pass::fuse_relu},

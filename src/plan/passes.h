@@ -20,8 +20,8 @@ struct Pass {
 };
 
 struct PassOptions {
-  std::set<std::string> off;  // names of passes to skip
-  bool device = false;        // the step is for a GPU
+  std::set<std::string> off;                                             // names of passes to skip
+  bool device = false;                                                   // the step is for a GPU
   std::function<void(const Pass&, const Graph&, double ms)> after = {};  // dump or timing
 };
 

@@ -66,8 +66,8 @@ TEST_F(DISABLED_CudaProfile, Step) {
     sum += result.kernel_ms[s];
   }
   std::printf("%s %lld: step %.3f ms least, %.3f median; kernels one by one %.3f\n",
-              options.model.c_str(), static_cast<long long>(options.batch),
-              result.step_ms_min, result.step_ms_median, sum);
+              options.model.c_str(), static_cast<long long>(options.batch), result.step_ms_min,
+              result.step_ms_median, sum);
   print(by_op, 40);
   print(by_call, 60);
   EXPECT_GT(sum, 0);
