@@ -131,10 +131,12 @@ struct BatchGradient {
         if (!(value > W(0) && !(value >= b.most))) g[j] = W(0);
       }
     }
+    // Where g is a result it is written here, so that what decides it is read once.
     template <class A>
     __device__ void add(const BatchGradient& b, int64_t row, int64_t c, A (&totals)[2][N]) const {
       Wide<T> apart[N], g[N];
       gradients(b, row * b.channels + c, apart, g);
+      if (b.masked) store_narrow<N>(b.masked + row * b.channels + c, g);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         totals[0][j] += g[j];
@@ -146,8 +148,6 @@ struct BatchGradient {
       gradients(b, at, apart, g);
 #pragma unroll
       for (int j = 0; j < N; ++j) result[j] = factor[j] * (g[j] - flat[j] - apart[j] * slope[j]);
-      // Both are known before either is written: they may lie on dy and y.
-      if (b.masked) store_narrow<N>(b.masked + at, g);
       store_narrow<N>(b.dx + at, result);
     }
   };
@@ -185,13 +185,13 @@ void launch_channels(const Launch& launch, const BatchForm& f, const Body& body)
   if (f.rows * f.channels == 0) return;
   const ColumnPlan plan = column_plan(1, f.rows, f.channels, kSize, launch.processors);
   const int64_t down = kColumnThreads / plan.across;
-  const int64_t most = std::max<int64_t>(1, launch.processors * int64_t{16} / plan.blocks);
+  auto* kernel = plan.width == kSize ? each_channel_row<kSize, Body> : each_channel_row<1, Body>;
+  int resident = 1;  // blocks of a processor: all run at once, and none is left for a last round
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kColumnThreads, 0);
+  const int64_t most = std::max<int64_t>(1, int64_t{launch.processors} * resident / plan.blocks);
   const dim3 grid(static_cast<unsigned>(plan.blocks),
                   static_cast<unsigned>(std::min((f.rows + down - 1) / down, most)));
-  if (plan.width == kSize)
-    each_channel_row<kSize><<<grid, kColumnThreads, 0, launch.stream>>>(body, f, plan.across);
-  else
-    each_channel_row<1><<<grid, kColumnThreads, 0, launch.stream>>>(body, f, plan.across);
+  kernel<<<grid, kColumnThreads, 0, launch.stream>>>(body, f, plan.across);
 }
 
 template <class T>
@@ -238,6 +238,10 @@ std::unique_ptr<Kernel> batch_gradient(const PrepareCall& call, Masked mask) {
                                   body.epsilon, f.channels, 1 / static_cast<double>(f.rows)},
               workspace);
           body.sums = sums;
+          if (body.masked) {  // g is there now, perhaps where dy or y was
+            body.dy = body.masked;
+            body.mask = Masked::none;
+          }
           launch_channels<T>(launch, f, body);
         },
         parts + 2 * f.channels * static_cast<Bytes>(sizeof(W)));

@@ -15,6 +15,7 @@
 #include "op/concatenate.h"
 #include "op/constrain.h"
 #include "op/conv2d.h"
+#include "op/conv2d_gradient_add.h"
 #include "op/conv2d_pool.h"
 #include "op/ctc_loss.h"
 #include "op/dropout.h"
@@ -24,12 +25,14 @@
 #include "op/gelu.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
+#include "op/layer_norm_gradients.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
 #include "op/log_softmax.h"
 #include "op/lstm.h"
 #include "op/matmul.h"
 #include "op/matmul_accumulate.h"
+#include "op/matmul_fused.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
@@ -62,12 +65,15 @@ std::span<const Op* const> catalogue() {
   static constexpr const Op* kOps[] = {
       &kMatmul,
       &kMatmulAccumulate,
+      &kMatmulAdd,
+      &kMatmulGeluGradient,
       &kBatchMatmul,
       &kAttention,
       &kAttentionGradient,
       &kLayerNorm,
       &kLayerNormGradient,
       &kLayerNormParameterGradient,
+      &kLayerNormGradients,
       &kBatchNorm,
       &kBatchMoments,
       &kBatchNormApply,
@@ -86,6 +92,7 @@ std::span<const Op* const> catalogue() {
       &kReluBitsGradient,
       &kConv2d,
       &kConv2dInputGradient,
+      &kConv2dInputGradientAdd,
       &kConv2dWeightGradient,
       &kClippedRelu,
       &kClippedReluGradient,

@@ -17,6 +17,7 @@
 #include "op/concatenate.h"
 #include "op/constrain.h"
 #include "op/conv2d.h"
+#include "op/conv2d_gradient_add.h"
 #include "op/conv2d_pool.h"
 #include "op/ctc_loss.h"
 #include "op/cuda/kernels.h"
@@ -28,12 +29,14 @@
 #include "op/gelu.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
+#include "op/layer_norm_gradients.h"
 #include "op/leaky_relu.h"
 #include "op/linear_cross_entropy.h"
 #include "op/log_softmax.h"
 #include "op/lstm.h"
 #include "op/matmul.h"
 #include "op/matmul_accumulate.h"
+#include "op/matmul_fused.h"
 #include "op/max_pool.h"
 #include "op/moving_statistics.h"
 #include "op/one_hot.h"
@@ -73,6 +76,8 @@ const DeviceKernels& cuda_kernels() {
   static const DeviceKernel kList[] = {
       of(kMatmul, "cuda", cuda::matmul),
       of(kMatmulAccumulate, "cuda", cuda::matmul_accumulate),
+      of(kMatmulAdd, "cuda", cuda::matmul_add),
+      of(kMatmulGeluGradient, "cuda", cuda::matmul_gelu_gradient),
       of(kBatchMatmul, "cuda", cuda::batch_matmul),
       of(kAttention, "cudnn", cuda::attention_dnn),
       of(kAttention, "cuda", cuda::attention),
@@ -81,6 +86,8 @@ const DeviceKernels& cuda_kernels() {
       of(kLayerNorm, "cuda", cuda::layer_norm),
       of(kLayerNormGradient, "cuda", cuda::layer_norm_gradient),
       of(kLayerNormParameterGradient, "cuda", cuda::layer_norm_parameter_gradient),
+      of(kLayerNormGradients, "cuda", cuda::layer_norm_gradients),
+      of(kLayerNormGradients, "parts", cuda::layer_norm_gradients_parts),
       of(kBatchNorm, "cuda", cuda::batch_norm),
       of(kBatchMoments, "cuda", cuda::batch_moments),
       of(kBatchNormApply, "cuda", cuda::batch_norm_apply),
@@ -103,6 +110,7 @@ const DeviceKernels& cuda_kernels() {
       of(kConv2d, "cuda", cuda::conv2d),
       of(kConv2dInputGradient, "cudnn", cuda::conv2d_input_gradient_dnn),
       of(kConv2dInputGradient, "cuda", cuda::conv2d_input_gradient),
+      of(kConv2dInputGradientAdd, "cuda", cuda::conv2d_input_gradient_add),
       of(kConv2dWeightGradient, "cudnn", cuda::conv2d_weight_gradient_dnn),
       of(kConv2dWeightGradient, "cuda", cuda::conv2d_weight_gradient),
       of(kPad, "cuda", cuda::pad),

@@ -7,9 +7,20 @@
 #include "op/cuda/score_rows.h"
 #include "op/linear_cross_entropy.h"
 #include "op/matmul.h"
+#include "op/matmul_fused.h"
 
 namespace pl::cuda {
 namespace {
+
+ProductForm product_form(const MatmulForm& form, Dtype in, Dtype out) {
+  return {.m = form.m,
+          .n = form.n,
+          .k = form.k,
+          .transpose_a = form.transpose_a,
+          .transpose_b = form.transpose_b,
+          .in = in,
+          .out = out};
+}
 
 class MatmulCuda final : public Kernel {
  public:
@@ -22,15 +33,9 @@ class MatmulCuda final : public Kernel {
 
   bool prepare(Dtype in) {
     if (form_.k == 0 || form_.m == 0 || form_.n == 0) return true;  // nothing to multiply
-    ProductForm p{.m = form_.m,
-                  .n = form_.n,
-                  .k = form_.k,
-                  .transpose_a = form_.transpose_a,
-                  .transpose_b = form_.transpose_b,
-                  .in = in,
-                  .out = out_.dtype,
-                  .bias = form_.bias && bias_ == out_.dtype,
-                  .onto = onto_};
+    ProductForm p = product_form(form_, in, out_.dtype);
+    p.bias = form_.bias && bias_ == out_.dtype;
+    p.onto = onto_;
     product_ = Product::prepare(backend_, p);
     fused_ = p.bias && product_;
     if (!product_ && p.bias) {
@@ -68,6 +73,97 @@ class MatmulCuda final : public Kernel {
   bool onto_;
   bool fused_;  // the library adds the bias
   std::unique_ptr<Product> product_;
+};
+
+// The product, and a matrix like it that is added, in the library's epilogue.
+class MatmulAddCuda final : public Kernel {
+ public:
+  MatmulAddCuda(CudaBackend& backend, const PrepareCall& call, const MatmulForm& form)
+      : backend_(backend), form_(form), out_(call.out[0]) {
+    if (form.bias) bias_ = call.in[3].dtype;
+    footprint = static_cast<Bytes>(sizeof *this);
+  }
+  bool prepare(Dtype in) {
+    if (out_.elements() == 0 || form_.k == 0) return true;
+    ProductForm p = product_form(form_, in, out_.dtype);
+    p.added = true;
+    p.bias = fused_ = form_.bias && bias_ == out_.dtype;
+    product_ = Product::prepare(backend_, p);
+    if (!product_ && fused_) {
+      p.bias = fused_ = false;
+      product_ = Product::prepare(backend_, p);
+    }
+    if (!product_) return false;
+    key = product_->key();
+    workspace_bytes = product_->workspace_bytes();
+    library = "cublasLt";
+    return true;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    const void* bias = form_.bias ? in[3] : nullptr;
+    const auto bytes = static_cast<size_t>(out_.bytes());
+    if (product_)
+      product_->run(in[0], in[1], out[0], workspace, bias, in[2]);
+    else if (bytes > 0)
+      cuda_check(cudaMemcpyAsync(out[0], in[2], bytes, cudaMemcpyDeviceToDevice, backend_.stream()),
+                 "matmul_add");
+    if (bias && !fused_)
+      launch_bias(backend_, out_.dtype, out[0], bias_, bias, form_.m, form_.n, false);
+  }
+
+ private:
+  CudaBackend& backend_;
+  MatmulForm form_;
+  Meta out_;
+  Dtype bias_ = Dtype::float32;
+  bool fused_ = false;
+  std::unique_ptr<Product> product_;
+};
+
+// The product times gelu's slope: in the library's epilogue, or by a kernel behind it.
+class MatmulGeluGradientCuda final : public Kernel {
+ public:
+  MatmulGeluGradientCuda(const PrepareCall& call, const MatmulForm& form)
+      : backend_(backend_of(call)), form_(form), out_(call.out[0]) {
+    footprint = static_cast<Bytes>(sizeof *this);
+  }
+  bool prepare(const PrepareCall& call) {
+    if (out_.elements() == 0 || form_.k == 0) return true;
+    ProductForm p = product_form(form_, call.in[0].dtype, out_.dtype);
+    p.gelu_slope = size_of(out_.dtype) == 2 && form_.n % 8 == 0;
+    if (p.gelu_slope) product_ = Product::prepare(backend_, p);
+    if (!product_) {
+      p.gelu_slope = false;
+      product_ = Product::prepare(backend_, p);
+      const Metas in{out_, out_};
+      const Attrs attrs{{"approximate", int64_t{1}}};
+      slope_ = pointwise(PrepareCall{backend_, in, call.out, attrs}, TileOp::gelu_gradient);
+      if (!product_ || !slope_) return false;
+    }
+    key = product_->key() + (slope_ ? "" : "+gelu");
+    workspace_bytes = product_->workspace_bytes();
+    if (slope_) workspace_bytes = std::max(workspace_bytes, slope_->workspace_bytes);
+    library = "cublasLt";
+    return true;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    if (!product_) {
+      if (out_.elements() > 0)
+        cuda_check(cudaMemsetAsync(out[0], 0, static_cast<size_t>(out_.bytes()), backend_.stream()),
+                   "matmul_gelu_gradient");
+      return;
+    }
+    product_->run(in[0], in[1], out[0], workspace, nullptr, in[2]);
+    void* const operands[] = {in[2], out[0]};
+    if (slope_) slope_->run(operands, out, workspace);
+  }
+
+ private:
+  CudaBackend& backend_;
+  MatmulForm form_;
+  Meta out_;
+  std::unique_ptr<Product> product_;
+  std::unique_ptr<Kernel> slope_;  // where the library has no such epilogue
 };
 
 class BatchMatmulCuda final : public Kernel {
@@ -137,6 +233,19 @@ std::unique_ptr<Kernel> matmul_accumulate(const PrepareCall& call) {
   return kernel->prepare(call.in[1].dtype) ? std::move(kernel) : nullptr;
 }
 
+std::unique_ptr<Kernel> matmul_add(const PrepareCall& call) {
+  Metas in{call.in[0], call.in[1]};
+  if (call.in.size() > 3) in.push_back(call.in[3]);
+  auto kernel =
+      std::make_unique<MatmulAddCuda>(backend_of(call), call, matmul_form(in, call.attrs));
+  return kernel->prepare(call.in[0].dtype) ? std::move(kernel) : nullptr;
+}
+std::unique_ptr<Kernel> matmul_gelu_gradient(const PrepareCall& call) {
+  const MatmulForm form = matmul_form({call.in[0], call.in[1]}, call.attrs);
+  auto kernel = std::make_unique<MatmulGeluGradientCuda>(call, form);
+  return kernel->prepare(call) ? std::move(kernel) : nullptr;
+}
+
 std::unique_ptr<Kernel> batch_matmul(const PrepareCall& call) {
   auto kernel = std::make_unique<BatchMatmulCuda>(
       backend_of(call), batch_matmul_form(call.in, call.attrs), call.out[0]);
@@ -147,8 +256,9 @@ namespace {
 
 // Rows of logits that exist at a time: enough for products to run at full speed and for dW, which
 // is read and written once for each block, not to matter.
-constexpr Bytes kMostLogits = Bytes{256} << 20;
+constexpr Bytes kMostLogits = Bytes{288} << 20;
 constexpr Dim kMostRows = 8192;
+constexpr Dim kTile = 128;  // rows and columns of a result that the library's kernels make at once
 
 class LinearCrossEntropyCuda final : public Kernel {
  public:
@@ -157,8 +267,9 @@ class LinearCrossEntropyCuda final : public Kernel {
         f_(cpu::linear_cross_entropy_form(call, accumulate)),
         dtype_(call.in[static_cast<size_t>(f_.first)].dtype) {
     const Bytes row = f_.classes * size_of(dtype_);
-    block_ = std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / 128 * 128, 128, kMostRows);
-    block_ = std::min(block_, std::max<Dim>(1, f_.rows));
+    block_ =
+        std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / kTile * kTile, kTile, kMostRows);
+    block_ = std::min(fill_processors(block_), std::max<Dim>(1, f_.rows));
     footprint = static_cast<Bytes>(sizeof *this);
   }
 
@@ -240,6 +351,19 @@ class LinearCrossEntropyCuda final : public Kernel {
     dw.onto = true;
     set.dw = product(dw);
     return set.dh && set.first_dw && set.dw;
+  }
+
+  // dh has few columns: of blocks with up to a quarter fewer rows the one whose tiles leave the
+  // fewest processors idle in the last round.
+  Dim fill_processors(Dim most) const {
+    const Dim processors = backend_.multiprocessors();
+    const Dim columns = (f_.inner + kTile - 1) / kTile;
+    Dim best = most, fewest = processors;
+    for (Dim rows = most; rows >= most * 3 / 4 && rows >= kTile; rows -= kTile) {
+      const Dim idle = (processors - rows / kTile * columns % processors) % processors;
+      if (idle < fewest) best = rows, fewest = idle;
+    }
+    return best;
   }
 
   // What no block writes first: a sum that is added to, or the gradients of no rows.

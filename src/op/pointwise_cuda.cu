@@ -154,6 +154,27 @@ __global__ void flat_points(Point c, const T* a, const T* b, T* y, int64_t total
   }
 }
 
+// gelu alone, of whole packs: a kernel that knows what it computes has room for more of them at a
+// time. From the last on, which is still in the cache. The result may lie on either operand.
+template <class T, bool kGradient>
+__global__ void __launch_bounds__(256)
+    gelu_packs(const T* x, const T* dy, T* y, int64_t packs, bool approximate) {
+  constexpr int kSize = Pack<T>::kSize;
+  for (int64_t i = packs - 1 - thread_index(); i >= 0; i -= thread_count()) {
+    Pack<T> pack = load_pack(x + i * kSize), slope;
+    if constexpr (kGradient) slope = load_pack(dy + i * kSize);
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) {
+      const Wide<T> v = widen(pack.at[j]);
+      if constexpr (kGradient)
+        pack.at[j] = static_cast<T>(gelu_slope<kNarrow<T>>(v, approximate) * widen(slope.at[j]));
+      else
+        pack.at[j] = static_cast<T>(gelu_of<kNarrow<T>>(v, approximate));
+    }
+    store_pack(y + i * kSize, pack);
+  }
+}
+
 template <int N>
 __device__ void offsets(const Walk<N>& w, int64_t at, int64_t (&offset)[N]) {
   for (int i = 0; i < N; ++i) offset[i] = 0;
@@ -240,6 +261,15 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     if (total == 0) return;
     const T *a = input<T>(in, 0), *b = two ? input<T>(in, 1) : nullptr;
+    if constexpr (kNarrow<T>) {
+      const bool gelu = point.op == TileOp::gelu || point.op == TileOp::gelu_gradient;
+      if (gelu && flat && total % kSize == 0) {
+        auto* kernel = two ? gelu_packs<T, true> : gelu_packs<T, false>;
+        kernel<<<launch.blocks(total / kSize, 256, 64), 256, 0, launch.stream>>>(
+            a, b, output<T>(out, 0), total / kSize, point.x != 0);
+        return;
+      }
+    }
     if (flat)
       flat_points<T><<<launch.blocks(total / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), total);
@@ -276,9 +306,32 @@ std::unique_ptr<Kernel> pointwise(const PrepareCall& call, TileOp op) {
   return dispatch_real(call.in[0].dtype, body);
 }
 
+namespace {
+
+// The same walk by units of 16 bytes; false: its runs are not made of those.
+bool by_packs(Walk<1>* walk, int64_t size) {
+  const int last = walk->rank - 1;
+  const int64_t of_pack = 16 / size;
+  if (last < 0 || walk->strides[0][last] != 1 || walk->sizes[last] % of_pack != 0) return false;
+  for (int d = 0; d < last; ++d)
+    if (walk->strides[0][d] % of_pack != 0) return false;
+  for (int d = 0; d < last; ++d) walk->strides[0][d] /= of_pack;
+  walk->sizes[last] /= of_pack;
+  walk->total /= of_pack;
+  return true;
+}
+
+}  // namespace
+
 std::unique_ptr<Kernel> broadcast_to(const PrepareCall& call) {
   Walk<1> walk;
   if (!broadcast_walk<1>({&call.in[0].shape}, call.out[0].shape, &walk)) return nullptr;
+  if (by_packs(&walk, size_of(call.in[0].dtype)))
+    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+      if (walk.total > 0)
+        strided_copy<uint4><<<launch.blocks(walk.total, 256), 256, 0, launch.stream>>>(
+            input<uint4>(in, 0), output<uint4>(out, 0), walk);
+    });
   return dispatch_size(call.in[0].dtype, [&]<class T>() {
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (walk.total > 0)

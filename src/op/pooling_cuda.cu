@@ -41,67 +41,115 @@ struct alignas(N) Positions {
   uint8_t at[N];
 };
 
-// N: channels of a thread.
+// Rows of pooled or of whole images: a block has some, its threads the pixels and channels of one
+// beside each other, so that divisions by their number stay few. N: channels of a thread.
+constexpr int kPoolThreads = 128;
+
+// In 32 bits: sides of images, whose divisions are several times faster.
+struct PoolAxis {
+  int in, out, kernel, stride, before;
+  __device__ explicit PoolAxis(const WindowAxis& a)
+      : in(static_cast<int>(a.in)),
+        out(static_cast<int>(a.out)),
+        kernel(static_cast<int>(a.kernel)),
+        stride(static_cast<int>(a.stride)),
+        before(static_cast<int>(a.before)) {}
+  // Windows [first, last) that hold input position i.
+  __device__ void above(int i, int* first, int* last) const {
+    const int at = i + before, past = at - kernel;  // the last start that does not reach i
+    *first = past < 0 ? 0 : past / stride + 1;
+    *last = min(out, at / stride + 1);
+  }
+};
+
 template <int N, class T>
-__global__ void max_pool_elements(PoolForm f, const T* x, T* y, uint8_t* index, int64_t total) {
-  const WindowAxis h = f.window.h, w = f.window.w;
-  for (int64_t i = thread_index(); i < total / N; i += thread_count()) {
-    const Place at = place_of(i, h.out, w.out, f.channels / N);
-    const int top = static_cast<int>(at.h * h.stride - h.before);
-    const int left = static_cast<int>(at.w * w.stride - w.before);
-    const int rows = static_cast<int>(min(h.kernel, h.in - top));
-    const int columns = static_cast<int>(min(w.kernel, w.in - left));
-    bool found = false;
-    Wide<T> best[N] = {};
-    Positions<N> where = {};
-    for (int kh = max(0, -top); kh < rows; ++kh)
-      for (int kw = max(0, -left); kw < columns; ++kw) {
-        Wide<T> v[N];
-        load_wide<N>(x + ((at.b * h.in + top + kh) * w.in + left + kw) * f.channels + at.c * N, v);
+__global__ void __launch_bounds__(kPoolThreads)
+    max_pool_rows(PoolForm f, const T* x, T* y, uint8_t* index) {
+  const PoolAxis h(f.window.h), w(f.window.w);
+  const int packs = static_cast<int>(f.channels) / N, across = w.out * packs;
+  const auto lines = static_cast<unsigned>(f.batch * h.out), height = static_cast<unsigned>(h.out);
+  for (unsigned line = blockIdx.x; line < lines; line += gridDim.x) {
+    const unsigned b = line / height;
+    const int top = static_cast<int>(line - b * height) * h.stride - h.before;
+    const T* image = x + static_cast<int64_t>(b) * h.in * w.in * f.channels;
+    const int rows = min(h.kernel, h.in - top);
+    for (int j = static_cast<int>(threadIdx.x); j < across; j += kPoolThreads) {
+      const int column = j / packs, c = (j - column * packs) * N;
+      const int left = column * w.stride - w.before, columns = min(w.kernel, w.in - left);
+      bool found = false;
+      Wide<T> best[N] = {};
+      Positions<N> where = {};
+      for (int kh = max(0, -top); kh < rows; ++kh)
+        for (int kw = max(0, -left); kw < columns; ++kw) {
+          Wide<T> v[N];
+          load_wide<N>(image + static_cast<int64_t>((top + kh) * w.in + left + kw) * f.channels + c,
+                       v);
 #pragma unroll
-        for (int j = 0; j < N; ++j)
-          if (!found || v[j] > best[j] || v[j] != v[j]) {
-            best[j] = v[j];
-            where.at[j] = static_cast<uint8_t>(kh * static_cast<int>(w.kernel) + kw);
-          }
-        found = true;
+          for (int i = 0; i < N; ++i)
+            if (!found || v[i] > best[i] || v[i] != v[i]) {
+              best[i] = v[i];
+              where.at[i] = static_cast<uint8_t>(kh * w.kernel + kw);
+            }
+          found = true;
+        }
+      const int64_t at = (static_cast<int64_t>(line) * across + j) * N;
+      store_narrow<N>(y + at, best);
+      *reinterpret_cast<Positions<N>*>(index + at) = where;
+    }
+  }
+}
+
+// M: windows along an axis that may hold a position; their loads do not wait for each other. 0: any.
+template <int N, int M, class T>
+__global__ void __launch_bounds__(kPoolThreads)
+    max_pool_gradient_rows(PoolForm f, const uint8_t* index, const T* dy, T* dx) {
+  const PoolAxis h(f.window.h), w(f.window.w);
+  const int packs = static_cast<int>(f.channels) / N, across = w.in * packs;
+  const auto lines = static_cast<unsigned>(f.batch * h.in), height = static_cast<unsigned>(h.in);
+  for (unsigned line = blockIdx.x; line < lines; line += gridDim.x) {
+    const unsigned b = line / height;
+    const int row = static_cast<int>(line - b * height);
+    const int64_t image = static_cast<int64_t>(b) * h.out * w.out * f.channels;
+    int top, bottom;
+    h.above(row, &top, &bottom);
+    for (int j = static_cast<int>(threadIdx.x); j < across; j += kPoolThreads) {
+      const int column = j / packs, c = (j - column * packs) * N;
+      int left, right;
+      w.above(column, &left, &right);
+      Wide<T> sum[N] = {};
+      auto take = [&](int oh, int ow) {
+        const int64_t from = image + static_cast<int64_t>(oh * w.out + ow) * f.channels + c;
+        const int tap =
+            (row + h.before - oh * h.stride) * w.kernel + column + w.before - ow * w.stride;
+        const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
+        Wide<T> v[N];
+        load_wide<N>(dy + from, v);
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+          if (where.at[i] == tap) sum[i] += v[i];
+      };
+      if constexpr (M > 0) {
+#pragma unroll
+        for (int p = 0; p < M; ++p)
+#pragma unroll
+          for (int q = 0; q < M; ++q)
+            if (top + p < bottom && left + q < right) take(top + p, left + q);
+      } else {
+        for (int oh = top; oh < bottom; ++oh)
+          for (int ow = left; ow < right; ++ow) take(oh, ow);
       }
-    store_narrow<N>(y + i * N, best);
-    *reinterpret_cast<Positions<N>*>(index + i * N) = where;
+      store_narrow<N>(dx + (static_cast<int64_t>(line) * across + j) * N, sum);
+    }
   }
 }
 
 // Windows [first, last) along an axis that hold input position i.
 __device__ inline void windows_above(const WindowAxis& a, int64_t i, int64_t* first,
                                      int64_t* last) {
-  const int64_t past = i + a.before - a.kernel;  // the last start that does not reach i
-  *first = past < 0 ? 0 : past / a.stride + 1;
-  *last = min(a.out, (i + a.before) / a.stride + 1);
-}
-
-template <int N, class T>
-__global__ void max_pool_gradient_elements(PoolForm f, const uint8_t* index, const T* dy, T* dx,
-                                           int64_t total) {
-  const WindowAxis h = f.window.h, w = f.window.w;
-  for (int64_t i = thread_index(); i < total / N; i += thread_count()) {
-    const Place at = place_of(i, h.in, w.in, f.channels / N);
-    int64_t top, bottom, left, right;
-    windows_above(h, at.h, &top, &bottom);
-    windows_above(w, at.w, &left, &right);
-    Wide<T> sum[N] = {};
-    for (int64_t oh = top; oh < bottom; ++oh)
-      for (int64_t ow = left; ow < right; ++ow) {
-        const int64_t from = ((at.b * h.out + oh) * w.out + ow) * f.channels + at.c * N;
-        const int64_t kh = at.h + h.before - oh * h.stride, kw = at.w + w.before - ow * w.stride;
-        const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
-        Wide<T> v[N];
-        load_wide<N>(dy + from, v);
-#pragma unroll
-        for (int j = 0; j < N; ++j)
-          if (where.at[j] == kh * w.kernel + kw) sum[j] += v[j];
-      }
-    store_narrow<N>(dx + i * N, sum);
-  }
+  int from, to;
+  PoolAxis(a).above(static_cast<int>(i), &from, &to);
+  *first = from;
+  *last = to;
 }
 
 __device__ inline int64_t inside_count(const WindowAxis& a, int64_t o) {
@@ -151,30 +199,39 @@ std::unique_ptr<Kernel> pool_kernel(const PrepareCall& call, Dtype dtype, Go go)
   });
 }
 
+unsigned lines(int64_t count) {
+  return static_cast<unsigned>(std::min<int64_t>(count, 8192));
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> max_pool(const PrepareCall& call) {
   const PoolForm f = max_pool_form(call.in, call.attrs);
   return pool_kernel(call, call.in[0].dtype,
-                     [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
-                                  void* const* out, int64_t total) {
+                     [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
+                                  int64_t) {
                        constexpr int kSize = Pack<T>::kSize;
-                       auto* kernel = f.channels % kSize == 0 ? max_pool_elements<kSize, T>
-                                                              : max_pool_elements<1, T>;
-                       kernel<<<blocks, 256, 0, stream>>>(f, input<T>(in, 0), output<T>(out, 0),
-                                                          output<uint8_t>(out, 1), total);
+                       auto* kernel = f.channels % kSize == 0 ? max_pool_rows<kSize, T>
+                                                              : max_pool_rows<1, T>;
+                       kernel<<<lines(f.batch * f.window.h.out), kPoolThreads, 0, stream>>>(
+                           f, input<T>(in, 0), output<T>(out, 0), output<uint8_t>(out, 1));
                      });
 }
 std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
   const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
   return pool_kernel(call, call.in[1].dtype,
-                     [f]<class T>(unsigned blocks, cudaStream_t stream, void* const* in,
-                                  void* const* out, int64_t total) {
+                     [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
+                                  int64_t) {
                        constexpr int kSize = Pack<T>::kSize;
-                       auto* kernel = f.channels % kSize == 0 ? max_pool_gradient_elements<kSize, T>
-                                                              : max_pool_gradient_elements<1, T>;
-                       kernel<<<blocks, 256, 0, stream>>>(f, input<uint8_t>(in, 0), input<T>(in, 1),
-                                                          output<T>(out, 0), total);
+                       const WindowAxis &h = f.window.h, &w = f.window.w;
+                       const int64_t above = std::max((h.kernel + h.stride - 1) / h.stride,
+                                                      (w.kernel + w.stride - 1) / w.stride);
+                       auto* kernel = f.channels % kSize != 0 ? max_pool_gradient_rows<1, 0, T>
+                                      : above == 1            ? max_pool_gradient_rows<kSize, 1, T>
+                                      : above == 2            ? max_pool_gradient_rows<kSize, 2, T>
+                                                              : max_pool_gradient_rows<kSize, 0, T>;
+                       kernel<<<lines(f.batch * f.window.h.in), kPoolThreads, 0, stream>>>(
+                           f, input<uint8_t>(in, 0), input<T>(in, 1), output<T>(out, 0));
                      });
 }
 std::unique_ptr<Kernel> avg_pool(const PrepareCall& call) {

@@ -1,5 +1,7 @@
 // CUDA kernels over rows of scores: softmax, cross-entropies, accuracies. A block, or for short
 // rows a warp, has a row; exponentials are summed while the largest is still being looked for.
+#include <climits>
+
 #include "op/cuda/columns-inl.cuh"
 #include "op/cuda/kernels.h"
 #include "op/cuda/score_rows.h"
@@ -98,6 +100,10 @@ __device__ void each_score_row(int64_t rows, Body body) {
 
 struct Smaller {
   __device__ int64_t operator()(int64_t a, int64_t b) const { return a < b ? a : b; }
+};
+
+struct SmallerOf {
+  __device__ int operator()(int a, int b) const { return a < b ? a : b; }
 };
 
 enum class SoftmaxKind : uint8_t { softmax, log_softmax };
@@ -288,6 +294,81 @@ __global__ void head_rows(const HeadRows head, T* logits, int64_t rows, int64_t 
   });
 }
 
+// The same for long rows of 16-bit numbers, whole packs: few instructions an element, and two blocks
+// a processor, so that one computes while the other waits for memory. A row is read again from the
+// cache.
+constexpr int kHeadThreads = 1024;
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+template <class T>
+__global__ void __launch_bounds__(kHeadThreads, 2)
+    head_packs(const HeadRows head, T* logits, int rows, int classes) {
+  constexpr int kSize = Pack<T>::kSize;
+  constexpr float kLog = 1.4426950408889634f;  // of e, to the base 2
+  __shared__ float shared[32];
+  __shared__ int places[32];
+  const int thread = static_cast<int>(threadIdx.x), packs = classes / kSize;
+  const float least = -infinity(0.0f);
+  for (int r = static_cast<int>(blockIdx.x); r < rows; r += static_cast<int>(gridDim.x)) {
+    T* row = logits + static_cast<int64_t>(r) * classes;
+    const int label = head.labels[r];
+    const bool known = label >= 0 && label < classes;
+    const float of_label = known ? widen(row[label]) : 0.0f;
+    float largest = least, sum = 0;
+    int at = INT_MAX;  // the pack where the largest is first
+#pragma unroll 2
+    for (int p = thread; p < packs; p += kHeadThreads) {
+      float v[kSize], most = least;
+      load_wide<kSize>(row + p * kSize, v);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) most = fmaxf(most, v[j]);
+      if (most > largest) {
+        sum *= power_of_two((largest - most) * kLog);
+        largest = most;
+        at = p;
+      }
+      const float base = largest == least ? 0.0f : largest * kLog;
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) sum += power_of_two(fmaf(v[j], kLog, -base));
+    }
+    const float top = block_all(largest, least, shared, Larger{});
+    const float less = largest == least ? 0.0f : power_of_two((largest - top) * kLog);
+    sum = block_all(sum * less, 0.0f, shared, Plus{});
+    const int mine = largest == top ? at : INT_MAX;
+    const int found = block_all(mine, INT_MAX, places, SmallerOf{});
+    if (thread == 0)
+      static_cast<float*>(head.loss)[r] =
+          known ? (top - of_label) + log_of(sum) : nan_of(0.0f);
+    // Whoever has the pack looks into it before it becomes gradients.
+    if (mine == found && (mine != INT_MAX || thread == 0)) {
+      int best = 0;
+      if (mine != INT_MAX && sum == sum)
+        for (int j = kSize - 1; j >= 0; --j)
+          if (widen(row[mine * kSize + j]) == top) best = mine * kSize + j;
+      head.correct[r] = best == label ? 1.0f : 0.0f;
+    }
+    if (!head.dloss) continue;
+    const float scale = known ? static_cast<const float*>(head.dloss)[r] : nan_of(0.0f);
+    const float factor = scale / sum, base = top * kLog;
+    const int own = known ? label / kSize : -1;
+#pragma unroll 2
+    for (int p = thread; p < packs; p += kHeadThreads) {
+      float v[kSize];
+      load_wide<kSize>(row + p * kSize, v);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) v[j] = power_of_two(fmaf(v[j], kLog, -base)) * factor;
+      if (p == own)
+#pragma unroll
+        for (int j = 0; j < kSize; ++j)
+          if (p * kSize + j == label) v[j] -= scale;
+      store_narrow<kSize>(row + p * kSize, v);
+    }
+  }
+}
+
 template <class T>
 __global__ void sparsemax_rows(const T* x, T* y, int64_t rows, int64_t classes) {
   using W = Wide<T>;
@@ -428,6 +509,14 @@ void launch_head_rows(const Launch& launch, Dtype dtype, const HeadRows& head, v
                       int64_t rows, int64_t classes) {
   const ScoreGrid g = score_grid(launch, {rows, classes});
   auto go = [&]<class T>() {
+    if constexpr (kNarrow<T>) {
+      if (classes >= 4 * kHeadThreads && classes % Pack<T>::kSize == 0 &&
+          std::max(rows, classes) < INT_MAX) {
+        head_packs<T><<<launch.blocks(rows, 1, 2), kHeadThreads, 0, launch.stream>>>(
+            head, static_cast<T*>(logits), static_cast<int>(rows), static_cast<int>(classes));
+        return;
+      }
+    }
     head_rows<T>
         <<<g.blocks, g.threads, 0, launch.stream>>>(head, static_cast<T*>(logits), rows, classes);
   };

@@ -77,8 +77,9 @@ class Maker {
   }
 
   // An operand that is broadcast has not the output's size, though its grant may; and every operand
-  // that shares the bytes must allow it.
+  // that shares the bytes must allow it. `apart`: the kernel would have to copy.
   void add_in_place(const Node& node, Problem::Node& made, const std::vector<int>& read_of) {
+    if (node.attrs.integer("apart", 0)) return;
     const Op& op = get_op(node.op);
     for (const InOut& pair : op.in_place) {
       if (index(pair.in) >= node.in.size()) continue;  // an op of many operands, called with fewer

@@ -34,6 +34,10 @@ const std::vector<Pass>& passes() {
        "batch norm in two parts, and with it the addition and the relu behind it, forward and "
        "backward",
        pass::fuse_batch_norm},
+      {"norm-bias",
+       "a bias in front of batch norm, which takes it away again, is added to the moving mean "
+       "alone",
+       pass::drop_norm_bias, true},
       {"fuse-relu", "relu becomes the epilogue of the matmul or convolution before it",
        pass::fuse_relu},
       {"fuse-conv-pool",
@@ -42,6 +46,13 @@ const std::vector<Pass>& passes() {
        pass::fuse_conv_pool},
       {"gradient-onto", "the gradient of an embedding is added in the place of the tied head's",
        pass::add_gradient_onto},
+      {"fuse-product",
+       "what is added to a product, gelu's slope behind one, and the gradients of layer norm with "
+       "the branch around it become one call each",
+       pass::fuse_product, true},
+      {"attention-apart",
+       "gradients of attention do not take the place of what the device's library still reads",
+       pass::keep_attention_apart, true},
       {"early-update", "updates each variable as soon as its gradient is final",
        pass::update_early},
       {"fuse-pointwise",
@@ -53,7 +64,7 @@ const std::vector<Pass>& passes() {
 
 void run_passes(Graph& graph, const PassOptions& options) {
   for (const Pass& pass : passes()) {
-    if (options.off.contains(pass.name)) continue;
+    if (options.off.contains(pass.name) || (pass.device && !options.device)) continue;
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph);
     check_graph(graph);

@@ -16,11 +16,13 @@ struct Pass {
   const char* name;
   const char* summary;
   void (*run)(Graph&);
+  bool device = false;  // pays on a GPU alone, and sums in another order
 };
 
 struct PassOptions {
-  std::set<std::string> off;                                        // names of passes to skip
-  std::function<void(const Pass&, const Graph&, double ms)> after;  // dump or timing
+  std::set<std::string> off;                                             // names of passes to skip
+  bool device = false;                                                   // the step is for a GPU
+  std::function<void(const Pass&, const Graph&, double ms)> after = {};  // dump or timing
 };
 
 const std::vector<Pass>& passes();
@@ -36,9 +38,12 @@ void fold_padding(Graph&);
 void move_relu_behind_pool(Graph&);
 void store_relu_bits(Graph&);
 void fuse_batch_norm(Graph&);
+void drop_norm_bias(Graph&);
 void fuse_relu(Graph&);
 void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);
+void fuse_product(Graph&);
+void keep_attention_apart(Graph&);
 void update_early(Graph&);
 void fuse_pointwise(Graph&);
 }  // namespace pass

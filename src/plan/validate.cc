@@ -348,7 +348,8 @@ class Replay {
     for (size_t i = 0; i < node.in.size(); ++i) {
       if (!touch(step.out[o], bytes, step.in[i], granted(value(node.in[i]).meta.bytes()))) continue;
       // A smaller operand is broadcast: its elements are read again after the first write.
-      const bool allowed = (listed(op.in_place, i, o) || listed(op.next_version, i, o)) &&
+      const bool allowed = !node.attrs.integer("apart", 0) &&
+                           (listed(op.in_place, i, o) || listed(op.next_version, i, o)) &&
                            step.out[o] == step.in[i] &&
                            value(out).meta.bytes() == value(node.in[i]).meta.bytes();
       require(allowed, "output " + std::to_string(o) + " overwrites operand " + std::to_string(i));

@@ -261,7 +261,8 @@ std::set<std::string> passes_off(const Backend& backend) {
 // Runs all passes; answers how many nodes became part of others.
 size_t run_counted_passes(Graph& graph, const Backend& backend) {
   size_t before = graph.nodes.size(), fused = 0;
-  PassOptions options{.off = passes_off(backend)};
+  PassOptions options{.off = passes_off(backend),
+                      .device = backend.device().kind == DeviceKind::cuda};
   options.after = [&](const Pass& pass, const Graph& now, double) {
     if (std::string_view(pass.name) == "fuse-pointwise") fused = before - now.nodes.size();
     before = now.nodes.size();

@@ -898,13 +898,19 @@ def recurrent_weight_gradient(attrs, h, dz, *more):
 
 
 OPS = {
+    "conv2d_input_gradient_add": lambda attrs, w, dy, added: conv2d_input_gradient(attrs, w, dy) + added,
     "matmul": matmul,
+    "matmul_add": lambda attrs, a, b, c, bias=0.0: matmul(attrs, a, b, bias) + c,
+    "matmul_gelu_gradient": lambda attrs, a, b, x: gelu_gradient({"approximate": 1}, x, matmul(attrs, a, b)),
     "batch_matmul": batch_matmul,
     "attention": attention,
     "attention_gradient": attention_gradient,
     "layer_norm": layer_norm,
     "layer_norm_gradient": layer_norm_gradient,
     "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
+    "layer_norm_gradients": lambda attrs, x, gamma, mean, rstd, dy, added=0.0:
+        (layer_norm_gradient(attrs, x, gamma, mean, rstd, dy) + added,
+         *layer_norm_parameter_gradient(attrs, x, mean, rstd, dy)),
     "batch_norm": batch_norm,
     "batch_moments": lambda a, x: (x.mean(channel_axes(x)), x.var(channel_axes(x))),
     "batch_norm_apply": batch_norm_apply,

@@ -10,11 +10,12 @@ namespace pl::cuda {
 // columns, kColumnThreads in all.
 inline constexpr int kMaxReduceAxes = 12;
 inline constexpr int kColumnThreads = 256;
+inline constexpr int kColumnBlocks = 3;  // of a processor, all of them at once
 struct ColumnPlan {
   int64_t outer = 1, rows = 0, columns = 0;
   int width = 1;  // columns of a thread
   int across = 32;
-  int64_t blocks = 1, pieces = 1, piece_rows = 1;
+  int64_t blocks = 1, pieces = 1;
   Bytes bytes(int sums, Bytes size) const { return outer * pieces * sums * columns * size; }
 };
 
@@ -27,12 +28,9 @@ inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int 
   while (plan.across < 32 && plan.across < threads) plan.across *= 2;
   plan.blocks = (threads + plan.across - 1) / plan.across;
   const int64_t down = kColumnThreads / plan.across;
-  const int64_t wanted = std::max<int64_t>(1, processors * int64_t{6} / (plan.blocks * outer));
+  const int64_t wanted = std::max<int64_t>(1, processors * int64_t{kColumnBlocks} / (plan.blocks * outer));
   const int64_t most = std::max<int64_t>(1, rows / (down * 4));
   plan.pieces = std::min({wanted, most, int64_t{4096}});
-  plan.piece_rows = (rows + plan.pieces - 1) / plan.pieces;
-  plan.pieces = plan.piece_rows > 0 ? (rows + plan.piece_rows - 1) / plan.piece_rows : 1;
-  if (plan.pieces < 1) plan.pieces = 1;
   return plan;
 }
 
@@ -63,15 +61,17 @@ __device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
 // Term::Lane<N>: what a thread keeps of its N columns, made of (term, column). lane.add(term, row,
 // column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A.
 template <int K, int N, class A, class Term>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
     column_parts(ColumnPlan plan, Term term, A* parts) {
   __shared__ A shared[kColumnThreads * N];
   const int tx = static_cast<int>(threadIdx.x) % plan.across;
   const int ty = static_cast<int>(threadIdx.x) / plan.across;
   const int down = kColumnThreads / plan.across;
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * plan.across + tx) * N;
-  const int64_t first = blockIdx.y * plan.piece_rows;
-  const int64_t last = min(plan.rows, first + plan.piece_rows);
+  // A piece has every plan.pieces-th run of rows: blocks that run together read what lies together.
+  // From the last row on: what was written last is still in the cache, and a pass over the same rows
+  // behind this one, from the first on, finds those in it.
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * down + ty, step = plan.pieces * down;
   for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
     A sums[K][N];
 #pragma unroll
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kColumnThreads)
     if (column < plan.columns) {
       const typename Term::template Lane<N> lane(term, column);
 #pragma unroll 4
-      for (int64_t row = first + ty; row < last; row += down)
-        lane.add(term, outer * plan.rows + row, column, sums);
+      for (int64_t row = first; row < plan.rows; row += step)
+        lane.add(term, outer * plan.rows + plan.rows - 1 - row, column, sums);
     }
 #pragma unroll
     for (int k = 0; k < K; ++k) {

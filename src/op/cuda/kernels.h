@@ -45,6 +45,9 @@ Prepared reduce_max(const PrepareCall&);
 Prepared layer_norm(const PrepareCall&);
 Prepared layer_norm_gradient(const PrepareCall&);
 Prepared layer_norm_parameter_gradient(const PrepareCall&);
+Prepared layer_norm_gradients(const PrepareCall&);
+// layer_norm_gradients_cuda.cc
+Prepared layer_norm_gradients_parts(const PrepareCall&);
 
 // batch_norm_cuda.cu
 Prepared batch_norm(const PrepareCall&);
@@ -69,6 +72,8 @@ Prepared categorical_accuracy(const PrepareCall&);
 // matmul_cuda.cc
 Prepared matmul(const PrepareCall&);
 Prepared matmul_accumulate(const PrepareCall&);
+Prepared matmul_add(const PrepareCall&);
+Prepared matmul_gelu_gradient(const PrepareCall&);
 Prepared batch_matmul(const PrepareCall&);
 Prepared linear_cross_entropy(const PrepareCall&);
 Prepared linear_cross_entropy_accumulate(const PrepareCall&);
@@ -115,6 +120,7 @@ Prepared attention_dnn(const PrepareCall&);
 Prepared attention_gradient_dnn(const PrepareCall&);
 Prepared conv2d_dnn(const PrepareCall&);
 Prepared conv2d_input_gradient_dnn(const PrepareCall&);
+Prepared conv2d_input_gradient_add(const PrepareCall&);
 Prepared conv2d_weight_gradient_dnn(const PrepareCall&);
 
 // random_image_cuda.cu

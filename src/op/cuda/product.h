@@ -15,6 +15,8 @@ struct ProductForm {
   Dtype in = Dtype::float32, out = Dtype::float32;
   bool bias = false;                       // of n numbers, of dtype out, in the library's epilogue
   bool onto = false;                       // C += instead of C =
+  bool added = false;                      // C = ... + another matrix like C
+  bool gelu_slope = false;                 // times gelu's slope at another matrix like C, 16 bits
   Dim batch = 1;                           // products, each behind the other
   Dim a_step = 0, b_step = 0, c_step = 0;  // elements from one to the next
   Bytes alignment = 256;                   // of all pointers
@@ -25,7 +27,9 @@ class Product {
   // Null when the library has no algorithm for it.
   static std::unique_ptr<Product> prepare(Backend& backend, const ProductForm& form);
   ~Product();
-  void run(const void* a, const void* b, void* c, void* workspace, const void* bias = nullptr);
+  // `other`: what is added, or where gelu's slope is taken.
+  void run(const void* a, const void* b, void* c, void* workspace, const void* bias = nullptr,
+           const void* other = nullptr);
   Bytes workspace_bytes() const;
   const std::string& key() const;
 
