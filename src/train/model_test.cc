@@ -273,9 +273,10 @@ TEST(Model, ErrorsSayWhatIsExpected) {
   Tensor wrong({Dtype::float32, {20, 5}});
   expect_in("first: expected samples of shape (4,), received (5,)",
             message_of<UserError>([&] { model.fit(wrong, data.y, {.verbose = 0}); }));
-  Tensor real({Dtype::float32, {20}});
+  Tensor flags({Dtype::boolean, {20}});
+  std::memset(flags.data(), 0, 20);
   expect_in("sparse_categorical_crossentropy: expected targets of int32 ()",
-            message_of<UserError>([&] { model.fit(data.x, real, {.verbose = 0}); }));
+            message_of<UserError>([&] { model.fit(data.x, flags, {.verbose = 0}); }));
   Tensor few({Dtype::int32, {19}});
   std::memset(few.data(), 0, 19 * 4);
   expect_in("as many targets as samples",
