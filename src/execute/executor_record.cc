@@ -73,8 +73,8 @@ void Executor::record_loop(BoundLoop& loop, Launches& launches) {
         continue;
       }
       for (size_t s = run.first; s < run.last; ++s)
-        launches.push_back([step = steps[s]] {
-          step.kernel->run(step.in.data(), step.out.data(), step.workspace);
+        launches.push_back([this, &loop, step = steps[s]] {
+          this->run(*loop.body, std::span(&step, 1), nullptr);
         });
     }
   }

@@ -2,6 +2,7 @@
 // bytes that were promised.
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
@@ -107,6 +108,25 @@ TEST_F(CudaTrainTest, OptimiserStateOnTheHostGivesTheSameBits) {
   EXPECT_LE(small.held, free.planned - 4 * kMiB);
   EXPECT_EQ(free.state, small.state);
   EXPECT_EQ(small.arena, small.used);
+}
+
+TEST_F(CudaTrainTest, CallsAreTimedOnceAndPlansStay) {
+  char folder[] = "/tmp/plimsoll-cuda-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  ::unsetenv("PLIMSOLL_COSTS");
+  ::setenv("PLIMSOLL_CACHE", folder, 1);
+  const Trained free = train("gpt-tiny", "cuda", 8, {}, 1);
+  const Bytes budget = free.planned - free.arena / 3;
+  const Trained timed = train("gpt-tiny", "cuda", 8, budget, 1);
+  const CostTable table = CostTable::load(folder, *backend);
+  EXPECT_GT(table.size(), 20u);
+  const Trained known = train("gpt-tiny", "cuda", 8, budget, 1);
+  EXPECT_EQ(CostTable::load(folder, *backend).hash(), table.hash()) << "nothing is timed again";
+  EXPECT_EQ(timed.arena, known.arena);
+  EXPECT_EQ(timed.state, known.state);
+  EXPECT_EQ(free.state, known.state);
+  ::unsetenv("PLIMSOLL_CACHE");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(CudaTrainTest, SplitBatchesAddUp) {
