@@ -74,7 +74,9 @@ CompileOptions two_losses() {
 class Siamese : public Model {
  public:
   Tensors call(const Tensors& xs, bool) override {
-    return {head(subtract(again(norm(tower(xs[0]))), again(norm(tower(xs[1])))))};
+    const Tensor left = again(norm(tower(xs[0])));  // moves the averages first
+    const Tensor right = again(norm(tower(xs[1])));
+    return {head(subtract(left, right))};
   }
   Tensor again(const Tensor& x) const { return turn(turn(x)); }
   LayerRef tower = Dense(5, {.activation = "tanh", .name = "tower"}),
