@@ -79,8 +79,7 @@ std::string one_of(const std::string& text, const char* option,
 using Texts = RunWords;
 
 // Options whose part does not exist yet: they are known, so that the refusal can say so.
-constexpr const char* kLaterValues[] = {"--host-memory", "--disk", "--allow", "--html",
-                                        "--profile"};
+constexpr const char* kLaterValues[] = {"--disk", "--allow", "--html", "--profile"};
 
 // `--memory "$UNSET"` is a mistake, not the default.
 std::string not_empty(const std::string& given) {
@@ -116,7 +115,10 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
   text("--remat",
        "NAME,...: layers whose activations are always computed again, such as block_*; or full");
-  text("--offload", "off (moving values to other memory is not built yet) [off]");
+  text("--offload",
+       "auto or off: on a GPU, optimiser state lies in pinned memory of the host where the budget "
+       "asks for it [auto]");
+  text("--host-memory", "the most host memory for that [half of what is free]");
   text("--checkpoint-every",
        "save all that going on needs after so many steps, beside training if the budget has room "
        "for a copy of the variables; needs --run [after each epoch, with --run]");
@@ -124,6 +126,9 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   for (const char* name : kLaterValues)
     app.add_option(name, texts[name], "not built yet")->group("");
   text("--graph", "plan: a bare scheduling problem in this JSON file instead of a model");
+  text("--calls",
+       "plan: with a GPU, writes what its kernels need and take to this file; without one, plans "
+       "for that GPU from it");
   text("--what-if",
        "plan: activation,dtype,size: what the plan would be if a layer's activations were computed "
        "again, its dtype another or its size half; a plan for each layer");
@@ -181,8 +186,6 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   for (const char* name : kLaterValues)
     if (given(name)) not_built(name);
   read_paths(texts, run);
-  if (const auto* text = given("--offload"); text && *text != "off")
-    not_built("--offload " + *text);
   if (const auto* text = given("--split"); text && *text != "auto")
     run.split = *text == "off" ? 1 : parse_integer(*text, "--split (auto, off or K)", 1, 1 << 30);
   if (const auto* text = given("--recompute"))
@@ -192,6 +195,12 @@ void read_run_options(const Texts& texts, RunOptions& run) {
     for (const std::string& change : parse_names(*text, "--what-if"))
       run.what_if.push_back(one_of(change, "--what-if", {"activation", "dtype", "size"}));
   if (const auto* text = given("--device")) read_device(*text, run);
+  if (const auto* text = given("--offload"))
+    run.offload = one_of(*text, "--offload", {"auto", "off"}) == "auto";
+  if (const auto* text = given("--host-memory"))
+    run.host_memory = parse_bytes(*text, "--host-memory");
+  if (!run.cuda && run.offload && (given("--offload") || run.host_memory))
+    not_built("--offload without a GPU");
   if (const auto* text = given("--deterministic"))
     run.deterministic = one_of(*text, "--deterministic", {"on", "off"}) == "on";
   if (const auto* text = given("--batch")) {
@@ -228,6 +237,7 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--keep-checkpoints"))
     run.keep_checkpoints = parse_integer(*text, "--keep-checkpoints", 1, 1000000);
   if (const auto* text = given("--graph")) run.graph = *text;
+  if (const auto* text = given("--calls")) run.calls = *text;
   if (!run.graph.empty() && !run.model.empty())
     throw UserError("[options] --graph: expected a file or a model, received both");
   if (run.model.empty() && run.graph.empty())

@@ -29,7 +29,9 @@ struct RunOptions {
   std::string device = "cpu";
   std::optional<int> cuda;  // the GPU's number, where the device is one
   bool deterministic = true;
-  bool memory_max = false;  // `memory` is what the device can give
+  bool offload = true;               // on a GPU: optimiser state to the host where need be
+  std::optional<Bytes> host_memory;  // the most for it
+  bool memory_max = false;           // `memory` is what the device can give
   bool json = false;
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;
@@ -37,6 +39,7 @@ struct RunOptions {
   std::vector<std::string> what_if;  // plan: changes of each layer that are planned beside
   bool frontier = false, curve = false;
   std::string graph;  // plan: a bare problem's file instead of a model; empty: none
+  std::string calls;  // plan: a file of what a device's calls need and take; empty: none
 
   int64_t epochs = 1;
   std::optional<int64_t> steps;

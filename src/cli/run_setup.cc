@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/costs.h"
 #include "data/image/image.h"
+#include "execute/call_file.h"
 #include "train/checkpoint_store.h"
 #include "train/samples.h"
 
@@ -106,7 +107,7 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
   if (options.curve) report.curve = batch_curve(report, plan, plan_options, most);
   report.with_frontier = options.frontier;
-  report.costs = setup.costs.hash();
+  report.costs = setup.plan.memory->book.costs().hash();
   report.checkpoint_every = options.checkpoint_every;
 }
 
@@ -132,15 +133,22 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
                 .seed = options.seed,
                 .accumulate = accumulation_of(setup.compiled)};
   open_data(options, setup);
-  if (options.cuda)
+  const bool described =
+      purpose == Purpose::plan && options.cuda && !options.calls.empty() && cuda_devices() == 0;
+  CallFile calls;
+  if (described) {
+    calls = read_calls(options.calls);
+    setup.backend = described_device(calls);
+  } else if (options.cuda) {
     setup.backend = open_cuda(*options.cuda, {.deterministic = options.deterministic});
-  else
+  } else {
     setup.backend = std::make_unique<CpuBackend>(options.threads);
+  }
   if (options.memory_max) options.memory = system_limit(setup.backend.get());
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.
   if (setup.backend->narrow_simd()) mallopt(M_MMAP_THRESHOLD, 256 * 1024);
-  setup.costs = load_costs(*setup.backend, options.memory);
+  setup.costs = described ? CostTable(*setup.backend) : load_costs(*setup.backend, options.memory);
   BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) planner.source_bytes += source->resident_bytes();
@@ -154,10 +162,18 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
     return planner.plan(batch, other);
   };
-  PlanOptions plan_options{.budget = options.memory,
-                           .switches = {.recompute = options.recompute, .split = options.split},
-                           .all = purpose == Purpose::plan || options.frontier || options.json,
-                           .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
+  Bytes host = 0;
+  if (options.cuda && options.offload) host = options.host_memory.value_or(host_room().least() / 2);
+  PlanOptions plan_options{
+      .budget = options.memory,
+      .host = host,
+      .switches = {.recompute = options.recompute, .split = options.split},
+      .all = purpose == Purpose::plan || options.frontier || (options.json && !options.cuda),
+      .memory = std::make_shared<PlanMemory>(*setup.backend, setup.costs)};
+  if (described) {
+    plan_options.memory->device_held = calls.held;
+    plan_options.memory->book.know(std::move(calls.calls), true);
+  }
   const int64_t most = setup.sources.train ? setup.sources.train->size() : kLargestBatch;
   if (options.batch_max) {
     const Bytes budget = options.memory.value_or(options.cuda ? system_limit(setup.backend.get())
@@ -174,6 +190,12 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
     plan_options.all = true;  // the message that follows names the smallest plan
     setup.plan = planner.plan(setup.loop.batch, plan_options);
   }
+  if (!options.calls.empty() && options.cuda && !described)
+    write_calls(options.calls, {.machine = setup.backend->machine(),
+                                .held = *plan_options.memory->device_held,
+                                .alignment = setup.backend->alignment(),
+                                .granule = setup.backend->granule(),
+                                .calls = plan_options.memory->book.known_calls()});
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   grant_snapshot(setup.plan, snapshot, options.memory, system);

@@ -22,10 +22,12 @@ constexpr Use kLoop{"", 0.25, 1};
 constexpr double kLibraryMs = 4e-3;
 constexpr std::array kUses{
     Use{"matmul", 0.95, 1, kLibraryMs},
+    Use{"matmul_accumulate", 0.95, 1, kLibraryMs},
     Use{"batch_matmul", 0.95, 1, kLibraryMs},
     Use{"attention", 0.65, 1},
     Use{"attention_gradient", 0.65, 1},
     Use{"linear_cross_entropy", 0.5, 1, kLibraryMs},
+    Use{"linear_cross_entropy_accumulate", 0.5, 1, kLibraryMs},
     Use{"batch_norm", 0.4, 1},
     Use{"batch_moments", 0.4, 1},
     Use{"batch_norm_apply", 0.4, 1},
@@ -99,6 +101,11 @@ Rates nominal_rates(const Backend& backend) {
           .call_ms = 2e-3,
           .team_ms = 0,
           .narrow = 14};
+}
+
+double host_ms(Bytes bytes) {
+  constexpr double kPerSecond = 38e9;  // both ways at a time, over PCI Express 5; an H200's
+  return 1e3 * static_cast<double>(bytes) / kPerSecond;
 }
 
 double nominal_ms(const Op& op, const Cost& cost, const Backend& backend) {

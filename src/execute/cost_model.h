@@ -30,6 +30,9 @@ Rates nominal_rates(const Backend& backend);
 
 double roofline_ms(const Rates& rates, const Op& op, const Cost& cost);
 
+// Of optimiser state in host memory, which a device's kernels read and write once in a step.
+double host_ms(Bytes bytes);
+
 // With nominal rates. The search makes its candidates with this: the pool, and with it the least
 // memory, never change when a cost table learns.
 double nominal_ms(const Op& op, const Cost& cost, int threads);

@@ -225,6 +225,11 @@ double CostTable::ms(const CallKey& key, const Op& op, const Cost& cost) const {
   return plain * std::clamp(ratio, 1 / kMostCorrection, kMostCorrection);
 }
 
+bool CostTable::knows(const CallKey& key) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& entry) { return entry.key.call == key.call; });
+}
+
 bool CostTable::learn(const CallKey& key, const Op& op, const Cost& cost, double ms) {
   if (!(ms >= 1 / kPsPerMs && ms <= kMostMs) || !op.alias.empty()) return false;
   const Entry entry{key, &op, cost, ms};

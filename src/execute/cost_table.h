@@ -40,6 +40,8 @@ class CostTable {
   void calibrate(Rates rates);
 
   double ms(const CallKey& key, const Op& op, const Cost& cost) const;
+  bool knows(const CallKey& key) const;         // it was timed
+  bool kept() const { return !path_.empty(); }  // save() writes a file
 
   // Notes a measured time. True when that is news: a new call, or more than 10 % from what was
   // there. Ignores what is not a time.

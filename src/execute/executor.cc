@@ -141,6 +141,7 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
 void* Executor::grant(ByteOffset at, Bytes bytes) {
   used_ = std::max(used_, at + align_up(bytes, alignment_));
   if (at >= persistent_) return arena_.transient + (at - persistent_);
+  if (arena_.host && at >= arena_.host_at) return arena_.host + (at - arena_.host_at);
   return places_.empty() ? arena_.persistent + at : variable_place(at);
 }
 
@@ -168,15 +169,15 @@ void Executor::step(StepTimes* times) {
 }
 
 void Executor::run_forward(int64_t* times) {
-  if (recorded_forward_ && !times)
-    recorded_forward_->launch();
+  if (!forward_launches_.empty() && !times)
+    for (const auto& launch : forward_launches_) launch();
   else
     run(graph_, std::span(steps_).first(forward_), times);
 }
 
 void Executor::run_rest(int64_t* times) {
-  if (recorded_rest_ && !times)
-    recorded_rest_->launch();
+  if (!rest_launches_.empty() && !times)
+    for (const auto& launch : rest_launches_) launch();
   else
     run(graph_, steps_, times, forward_);
 }
@@ -185,12 +186,6 @@ void Executor::warm_up() {
   waits_ = device_ != nullptr;
   run(graph_, steps_, nullptr);
   waits_ = false;
-}
-
-void Executor::record() {
-  if (!device_) return;
-  if (forward_ > 0) recorded_forward_ = device_->record([&] { run_forward(nullptr); });
-  if (forward_ < steps_.size()) recorded_rest_ = device_->record([&] { run_rest(nullptr); });
 }
 
 void Executor::begin_times(StepTimes* times) const {
@@ -297,27 +292,39 @@ void write_trip_params(Backend* device, const void* from, void* to, const StepPa
 
 }  // namespace
 
-void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
+void Executor::BoundLoop::write_params(int64_t trip) const {
   StepParams step;
   step.row_offset = trip / bands * samples;
   step.call_rows = samples;
   step.band = trip % bands;
   for (const auto& [from, to] : params) write_trip_params(device, from, to, step);
+}
+
+void Executor::BoundLoop::move(int64_t trip, std::vector<Bound>& bound) const {
   for (const Moving& move : moving)
     (move.out ? bound[move.step].out : bound[move.step].in)[move.operand] =
         move.first + tracks[move.track][static_cast<size_t>(trip)];
 }
 
-void Executor::run_loop(BoundLoop& loop, int64_t* times) {
-  if (times) times += steps_.size();
-  for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
-    times += before->steps.size();
+void Executor::BoundLoop::prepare(int64_t trip, std::vector<Bound>& bound) const {
+  write_params(trip);
+  move(trip, bound);
+}
+
+void Executor::zero_sums(const BoundLoop& loop) {
   for (const auto& [sum, bytes] : loop.sums) {
     if (device_)
       device_->zero(sum, bytes);
     else
       std::memset(sum, 0, static_cast<size_t>(bytes));
   }
+}
+
+void Executor::run_loop(BoundLoop& loop, int64_t* times) {
+  if (times) times += steps_.size();
+  for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
+    times += before->steps.size();
+  zero_sums(loop);
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
     loop.prepare(trip, loop.steps);
     run(*loop.body, loop.steps, times);

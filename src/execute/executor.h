@@ -21,6 +21,9 @@ struct ArenaView {
   char* transient = nullptr;
   // As the graph's variables: where each lies, instead of at its offset from `persistent`.
   std::vector<void*> variables = {};
+  // Variables from this offset on lie apart: in host memory that a device's kernels reach.
+  char* host = nullptr;
+  ByteOffset host_at = 0;
 };
 
 // Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.
@@ -56,6 +59,8 @@ class Executor {
     Backend* device = nullptr;                          // whose memory it is; null: the host's
     // Writes the trip's parameters, and its pointers into `bound`, a copy of the steps.
     void prepare(int64_t trip, std::vector<Bound>& bound) const;
+    void write_params(int64_t trip) const;
+    void move(int64_t trip, std::vector<Bound>& bound) const;
   };
 
   // All arguments must outlive it. `device`: whose memory the arena is; null: the host's.
@@ -99,6 +104,7 @@ class Executor {
   void begin_times(StepTimes* times) const;
   void end_times(StepTimes* times) const;
   void run_loop(BoundLoop& loop, int64_t* times);
+  void zero_sums(const BoundLoop& loop);
   void run_forward(int64_t* times);
   void run_rest(int64_t* times);
   bool finite_loss();
@@ -114,7 +120,11 @@ class Executor {
   size_t forward_ = 0;         // steps up to the loss; 0: a weight is written before it is known
   Backend* device_ = nullptr;  // null: the host's memory
   std::unique_ptr<DeviceMemory> staging_;  // of the loss, where the memory is not the host's
-  std::unique_ptr<Recording> recorded_forward_, recorded_rest_;
+  // What a step launches, where it is recorded: up to the loss, and the rest.
+  using Launches = std::vector<std::function<void()>>;
+  Launches forward_launches_, rest_launches_;
+  Launches record_steps(size_t first, size_t last);
+  void record_loop(BoundLoop& loop, Launches& launches);
   bool waits_ = false;  // behind each step
   const Watch* watch_ = nullptr;
 };

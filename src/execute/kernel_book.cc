@@ -36,25 +36,75 @@ std::shared_ptr<Kernel> KernelBook::make(const Op& op, const Metas& in, const Me
   return kept;
 }
 
-int KernelBook::find(const Graph& graph, const Node& node) {
-  std::string name = call_text(graph, node);
+// What a device was measured at is what the search looks at too: rates of a typical GPU would have
+// it compute again what is dear there.
+void KernelBook::look_up(const Graph& graph, const Node& node, const std::string& name,
+                         Call& call) {
+  const Op& op = get_op(node.op);
+  if (timer_ && !costs_.knows(call.key)) {
+    const CallMetas metas = metas_of(graph, node);
+    const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
+    if (const auto ms = timer_->ms(op, *kernel, metas.in, metas.out))
+      learned_ |= costs_.learn(call.key, op, call.cost, *ms);
+  }
+  call.facts.ms = costs_.ms(call.key, op, call.cost);
+  if (!backend_.on_host() && costs_.size() > 0) call.facts.nominal_ms = call.facts.ms;
+}
+
+KernelBook::Timing::Timing(KernelBook& book, Bytes room) : book_(book) {
+  if (book.times_calls())
+    book.timer_ = std::make_unique<CallTimer>(book.backend_, *device_work(book.backend_), room);
+}
+
+KernelBook::Timing::~Timing() {
+  book_.timer_.reset();
+  if (!book_.learned_) return;
+  book_.learned_ = false;
+  try {
+    book_.costs_.save();
+  } catch (const Error&) {
+    // A cache that cannot be written costs the next run a second, and nothing else.
+  }
+}
+
+int KernelBook::find(const Graph& graph, const Node& node, const std::string& name) {
   if (auto at = ids_.find(name); at != ids_.end()) return at->second;
   const Op& op = get_op(node.op);
   const CallMetas metas = metas_of(graph, node);
-  const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
-  const Cost cost = op.cost(metas.in, metas.out, node.attrs);
-  Call call{.op = node.op,
-            .library = kernel->library,
-            .footprint = kernel->footprint,
-            .transient = kernel->transient};
-  call.facts.workspace = kernel->workspace_bytes;
-  call.facts.key = kernel->key;
-  call.facts.nominal_ms = nominal_ms(op, cost, backend_);
-  call.facts.ms = costs_.ms(call_key(graph, node, kernel->key, backend_.threads()), op, cost);
+  Call call{.op = node.op, .cost = op.cost(metas.in, metas.out, node.attrs)};
+  if (const auto known = known_.find(name); known != known_.end()) {
+    call.facts.workspace = known->second.workspace;
+    call.facts.key = known->second.key;
+  } else {
+    if (only_known_)
+      throw UserError("[calls] " + node.op + ": expected a call of the file, received " + name +
+                      "; write the file anew where the device is");
+    asked_ = true;
+    const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
+    call.library = kernel->library;
+    call.footprint = kernel->footprint;
+    call.transient = kernel->transient;
+    call.facts.workspace = kernel->workspace_bytes;
+    call.facts.key = kernel->key;
+  }
+  call.key = call_key(graph, node, call.facts.key, backend_.threads());
+  call.facts.nominal_ms = nominal_ms(op, call.cost, backend_);
+  if (const auto known = known_.find(name); known != known_.end() && only_known_)
+    costs_.learn(call.key, op, call.cost, known->second.ms);
+  look_up(graph, node, name, call);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
-  ids_.emplace(std::move(name), id);
+  ids_.emplace(name, id);
   return id;
+}
+
+std::map<std::string, KernelBook::Known> KernelBook::known_calls() const {
+  std::map<std::string, Known> known = known_;
+  for (const auto& [name, id] : ids_) {
+    const Facts& facts = call(id).facts;
+    known[name] = {facts.workspace, facts.key, facts.ms};
+  }
+  return known;
 }
 
 GraphFacts KernelBook::facts(const Graph& graph, KernelBill* bill) {
@@ -65,7 +115,9 @@ GraphFacts KernelBook::facts(const Graph& graph, KernelBill* bill) {
       facts.nodes.emplace_back();
       continue;
     }
-    const int id = find(graph, node);
+    const std::string name = call_text(graph, node);
+    const int id = find(graph, node, name);
+    if (timer_) look_up(graph, node, name, calls_[static_cast<size_t>(id)]);
     if (bill) bill->calls.insert(id);
     facts.nodes.push_back(calls_[static_cast<size_t>(id)].facts);
   }
@@ -90,8 +142,9 @@ KernelSet KernelBook::kernels(const Graph& graph) {
       // The plan was made with what the first one of its kind asked for.
       if (const auto at = ids_.find(name); at != ids_.end()) {
         const Facts& facts = calls_[static_cast<size_t>(at->second)].facts;
-        check(kernel->workspace_bytes == facts.workspace && kernel->key == facts.key,
-              "a kernel is not the one that was planned with");
+        const bool same = kernel->workspace_bytes == facts.workspace && kernel->key == facts.key;
+        if (!same && known_.contains(name)) throw StaleCalls();
+        check(same, "a kernel is not the one that was planned with");
       }
     }
     set.nodes.push_back(std::move(kernel));

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/error.h"
+#include "execute/call_timer.h"
 #include "execute/cost_table.h"
 #include "plan/plan.h"
 
@@ -31,6 +33,15 @@ struct KernelBill {
   }
 };
 
+// A library answers otherwise than when calls were noted (KernelBook::know): it was replaced.
+class StaleCalls : public BackendError {
+ public:
+  StaleCalls()
+      : BackendError(
+            "[prepare] expected the kernels that were planned with, received others: a "
+            "library was replaced; run again") {}
+};
+
 class KernelBook {
  public:
   struct Call {
@@ -38,8 +49,10 @@ class KernelBook {
     std::string op;       // its name
     std::string library;  // as Kernel::library
     Bytes footprint = 0, transient = 0;
+    CallKey key;
+    Cost cost;
   };
-  // The costs are frozen here: a copy.
+  // The costs are a copy, frozen but for what time_calls learns.
   explicit KernelBook(Backend& backend) : KernelBook(backend, CostTable(backend)) {}
   KernelBook(Backend& backend, CostTable costs) : backend_(backend), costs_(std::move(costs)) {}
 
@@ -49,8 +62,40 @@ class KernelBook {
 
   const Call& call(int id) const { return calls_[static_cast<size_t>(id)]; }
 
+  // On a device, as long as a Timing lives: calls that the costs do not know are timed when facts
+  // are asked for. Does nothing where costs are nominal and not kept.
+  class Timing {
+   public:
+    Timing(KernelBook& book, Bytes room);
+    ~Timing();
+    Timing(const Timing&) = delete;
+    Timing& operator=(const Timing&) = delete;
+
+   private:
+    KernelBook& book_;
+  };
+  bool times_calls() const { return costs_.kept() && device_work(backend_); }
+  const CostTable& costs() const { return costs_; }
+
+  // What planning asks of calls, to plan for a device where it is not (call_file.h).
+  struct Known {
+    Bytes workspace = 0;
+    std::string key;
+    double ms = 0;
+  };
+  std::map<std::string, Known> known_calls() const;  // by call_text: what know() was told, and more
+  // Preparing kernels of many splits takes seconds; what an earlier run found out need not be asked
+  // again. `only`: there are no kernels to ask.
+  void know(std::map<std::string, Known> calls, bool only) {
+    known_ = std::move(calls);
+    only_known_ = only;
+    asked_ = false;
+  }
+  bool asked() const { return asked_; }  // about a call that was not known
+
  private:
-  int find(const Graph& graph, const Node& node);
+  int find(const Graph& graph, const Node& node, const std::string& name);
+  void look_up(const Graph& graph, const Node& node, const std::string& name, Call& call);
   std::shared_ptr<Kernel> make(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
                                const std::string& name);
 
@@ -60,6 +105,10 @@ class KernelBook {
   std::vector<Call> calls_;
   std::map<std::string, std::weak_ptr<Kernel>> living_;
   std::map<std::string, std::shared_ptr<Kernel>> kept_;  // of devices alone
+  std::map<std::string, Known> known_;
+  bool only_known_ = false, asked_ = false;
+  std::unique_ptr<CallTimer> timer_;
+  bool learned_ = false;
 };
 
 }  // namespace pl

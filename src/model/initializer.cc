@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/initialize_part.h"
 #include "model/spec.h"
 #include "op/philox.h"
 
@@ -199,10 +200,13 @@ void fill_orthogonal(const Meta& meta, double gain, PhiloxKey key, T* data) {
 }
 
 template <class T>
-void fill(const Draw& draw, const Meta& meta, PhiloxKey key, T* data) {
+void fill(const Draw& draw, const Meta& meta, PhiloxKey key, T* data, ElementRange range) {
   const int64_t count = meta.elements();
-  if (draw.kind == Kind::orthogonal) return fill_orthogonal(meta, draw.a, key, data);
-  for (int64_t i = 0; i < count; ++i) {
+  if (draw.kind == Kind::orthogonal) {
+    if (range.first == 0) fill_orthogonal(meta, draw.a, key, data);
+    return;
+  }
+  for (int64_t i = range.first; i < std::min(count, range.end); ++i) {
     switch (draw.kind) {
       case Kind::uniform: {
         const PhiloxWords words = philox_block(key, 0, static_cast<uint64_t>(i) / 4);
@@ -236,17 +240,18 @@ void check_shape(const Draw& draw, const Meta& meta, const std::string& path) {
 
 template <class T>
 void fill_from(const std::string& text, const Meta& meta, PhiloxKey key, const std::string& path,
-               T* data) {
+               T* data, ElementRange range) {
   if (const auto values = listed_values(text)) {
     if (static_cast<int64_t>(values->size()) != meta.elements())
       throw UserError("[model] " + path + ": expected " + std::to_string(meta.elements()) +
                       " initial values, received " + std::to_string(values->size()));
-    for (size_t i = 0; i < values->size(); ++i) data[i] = static_cast<T>((*values)[i]);
+    for (size_t i = 0; i < values->size() && range.first == 0; ++i)
+      data[i] = static_cast<T>((*values)[i]);
     return;
   }
   const Draw draw = draw_of(checked_spec(text), meta.shape);
   check_shape(draw, meta, path);
-  fill(draw, meta, key, data);
+  fill(draw, meta, key, data, range);
 }
 
 }  // namespace
@@ -265,12 +270,17 @@ std::string with_fans(const std::string& initializer, int64_t fan_in, int64_t fa
 
 void initialize(const std::string& name, const Meta& meta, uint64_t seed, const std::string& path,
                 void* data) {
+  initialize_part(name, meta, seed, path, data, {});
+}
+
+void initialize_part(const std::string& name, const Meta& meta, uint64_t seed,
+                     const std::string& path, void* data, ElementRange range) {
   const PhiloxKey key = philox_stream(seed, xxh3("initial/" + path));
   switch (meta.dtype) {
     case Dtype::float32:
-      return fill_from(name, meta, key, path, static_cast<float*>(data));
+      return fill_from(name, meta, key, path, static_cast<float*>(data), range);
     case Dtype::float64:
-      return fill_from(name, meta, key, path, static_cast<double*>(data));
+      return fill_from(name, meta, key, path, static_cast<double*>(data), range);
     default:
       throw InternalError("[model] " + path + ": weights are float32 or float64");
   }

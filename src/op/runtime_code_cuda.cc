@@ -2,8 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <mutex>
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
@@ -90,25 +88,20 @@ std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source
   const std::string architecture = "sm_" + std::to_string(device.compute_capability());
   const std::string identity = architecture + " nvrtc " + std::to_string(major) + "." +
                                std::to_string(minor) + "\n" + source;
-  // One copy of what is loaded, as long as a kernel uses it.
-  static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<RuntimeCode>> loaded;
-  const std::lock_guard lock(mutex);
-  const std::string name = std::to_string(reinterpret_cast<uintptr_t>(&device)) + " " + identity;
-  if (auto found = loaded[name].lock()) return found;
   const std::string folder = cache_folder();
   const std::string path =
       folder.empty() ? ""
                      : folder + "/kernels/" + architecture + "-" + hex16(xxh3(identity)) + ".cubin";
-  std::vector<char> code;
-  if (!path.empty()) code = read_code(path);
-  if (code.empty()) {
-    code = translate(api, source, architecture);
-    if (!path.empty()) write_code(path, code);
-  }
-  auto made = std::make_shared<Library>(std::move(code));
-  loaded[name] = made;
-  return made;
+  return std::static_pointer_cast<RuntimeCode>(device.shared("code " + identity, [&] {
+    std::vector<char> code;
+    if (!path.empty()) code = read_code(path);
+    if (code.empty()) {
+      code = translate(api, source, architecture);
+      if (!path.empty()) write_code(path, code);
+    }
+    return std::static_pointer_cast<void>(
+        std::shared_ptr<RuntimeCode>(std::make_shared<Library>(std::move(code))));
+  }));
 }
 
 }  // namespace pl::cuda

@@ -34,6 +34,7 @@ Json frontier_json(const PlanReport& r) {
                   .set("step_ms", point.ms)
                   .set("split", point.split)
                   .set("bands", point.bands)
+                  .set("offloaded_bytes", point.host_bytes)
                   .set("recomputed_bytes", point.recomputed.bytes));
   return list;
 }
@@ -66,6 +67,8 @@ std::string moves_text(const PlanReport& r) {
     out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
   if (r.recomputed.values > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
+  if (r.host > 0)
+    out += (out.empty() ? "" : ", ") + format_bytes(r.host) + " of optimiser state on the host";
   for (size_t i = 0; i < r.remat.size(); ++i) out += (i ? ", " : " (by hand: ") + r.remat[i];
   if (!r.remat.empty()) out += ")";
   return out;
@@ -82,6 +85,7 @@ std::string frontier_text(const PlanReport& r) {
       moves += "  " + std::to_string(point.split) + " parts";
     if (point.recomputed.bytes > 0)
       moves += "  " + format_bytes(point.recomputed.bytes) + " computed again";
+    if (point.host_bytes > 0) moves += "  " + format_bytes(point.host_bytes) + " on the host";
     char time[32];
     std::snprintf(time, sizeof time, "%+6.1f %%", 100 * (point.ms / r.unlimited.ms - 1));
     out += line("  %11s %s %s", format_bytes(point.process()), std::string(time),
@@ -154,7 +158,8 @@ Json to_json(const PlanReport& r) {
                              .set("values", r.recomputed.values)
                              .set("bytes", r.recomputed.bytes)
                              .set("ms", r.recomputed.ms))
-      .set("offloaded_bytes", 0)
+      .set("offloaded_bytes", r.host)
+      .set("host_bytes", r.host + r.staging)
       .set("minimum_bytes", r.complete ? Json(r.minimum) : Json())
       .set("bound_bytes", r.floor)
       .set("max_batch", r.max_batch ? Json(*r.max_batch) : Json())
@@ -203,12 +208,17 @@ std::string to_text(const PlanReport& r, bool color) {
                 bar(static_cast<double>(bytes) / whole, 24));
   };
   for (int c = 0; c < kCategories; ++c)
-    row(name_of(static_cast<Category>(c)), r.categories[static_cast<size_t>(c)]);
+    row(name_of(static_cast<Category>(c)),
+        r.categories[static_cast<size_t>(c)] -
+            (static_cast<Category>(c) == Category::optimizer ? r.host : 0));
   row("gaps between values", r.arena - r.bound);
   row("runtime and libraries", r.fixed - r.snapshot - r.pipeline);
   row("input pipeline", r.pipeline);
   row("copy for checkpoints", r.snapshot);
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));
+  if (r.host + r.staging > 0)
+    out += line("  %-24s %11s  pinned: optimiser state %s, inputs and results the rest\n", "host",
+                format_bytes(r.host + r.staging), format_bytes(r.host));
   if (!r.culprits.empty()) {
     out += "\nLargest values at the fullest step:\n";
     for (const LiveValue& value : r.culprits)

@@ -33,6 +33,22 @@ std::string both(Bytes bytes) { return std::to_string(bytes) + " (" + format_byt
 Budget::Budget(const std::string& text)
     : bytes_(text == "max" ? host_room().least() : parse_bytes(text, "memory")) {}
 
+namespace {
+
+Bytes staging_bytes(const SessionPlan& plan) {
+  Bytes most = 0;
+  for (const Prepared& prepared : plan.prepared) {
+    Bytes bytes = 0;
+    for (const auto* list : {&prepared.graph.inputs, &prepared.graph.keep})
+      for (ValueId id : *list)
+        bytes += align_up(prepared.graph.values[index(id)].meta.bytes(), prepared.plan.alignment);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace
+
 PlanReport describe(const SessionPlan& plan) {
   PlanReport report;
   const Prepared& fullest = plan.prepared[plan.fullest];
@@ -42,6 +58,8 @@ PlanReport describe(const SessionPlan& plan) {
   report.arena = plan.arena;
   report.bound = fullest.plan.bound;
   report.persistent = plan.layout.bytes;
+  report.host = plan.host_bytes;
+  if (!plan.memory->book.backend().on_host()) report.staging = staging_bytes(plan);
   report.floor = plan.floor;
   report.categories = fullest.plan.at_peak;
   const Prepared& first = plan.prepared.front();

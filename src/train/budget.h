@@ -55,6 +55,8 @@ struct PlanReport {
   std::optional<Bytes> budget;
   bool fits = true;
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
+  Bytes host = 0;     // of the arena, not of `process`: optimiser state in pinned host memory
+  Bytes staging = 0;  // on a device: pinned host memory for inputs and results
   int64_t checkpoint_every = 0;  // steps; 0: not asked for
   Bytes snapshot = 0;            // of fixed: a copy that checkpoints are written from; 0: none
   Bytes pipeline = 0;            // of fixed: what the data hold beyond the batch that a step reads

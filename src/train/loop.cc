@@ -208,7 +208,7 @@ class Trainer {
         test_(test),
         observer_(observer),
         feeder_(options.batch, train),
-        timer_(session, options.time_kernels),
+        timer_(session, options.time_kernels && session.variables().on_host()),
         means_(session, StepKind::train) {
     const LoopPosition& start = options.start;
     if (!start.sums.empty()) means_.read_sums(start.sums);

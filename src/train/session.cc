@@ -1,10 +1,14 @@
 #include "train/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <future>
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
+#include "execute/call_file.h"
 #include "train/device_link.h"
 #include "train/eager_steps.h"
 
@@ -36,13 +40,16 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan
     release_code_pages();
     variables_ = std::make_shared<Variables>(plan_.layout);
   } else {
-    variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend);
+    variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend, plan_.host_bytes);
+    auto weights = std::async(std::launch::async, [&] { variables_->make_weights(network, seed); });
     start();
     for (auto& executor : executors_) executor->warm_up();
     for (auto& executor : executors_) executor->record();
-    backend.zero(variables_->data(), plan_.arena);
+    variables_->clear();
+    weights.get();
+    variables_->send_weights();
   }
-  variables_->initialize(network, seed);
+  if (backend.on_host()) variables_->initialize(network, seed);
   for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
   if (backend.on_host()) start();
   variables_->stepped();
@@ -80,7 +87,7 @@ void Session::find_iterations() {
     } else {
       counted_ = std::make_unique<double>(0);
       iterations_ = counted_.get();
-      device_iterations_ = variables_->data() + plan_.layout.entries[i].at;
+      device_iterations_ = variables_->place(i);
     }
   }
 }
@@ -89,7 +96,11 @@ void Session::find_iterations() {
 // that came from elsewhere have not.
 void Session::start_device() {
   Backend& device = plan_.memory->book.backend();
-  ArenaView view{variables_->data(), variables_->data() + plan_.layout.bytes};
+  check(variables_->pinned_bytes() == plan_.host_bytes, "variables of another plan's place");
+  ArenaView view{.persistent = variables_->data(),
+                 .transient = variables_->steps(),
+                 .host = variables_->pinned(),
+                 .host_at = plan_.layout.bytes - plan_.host_bytes};
   if (variables_->capacity() < plan_.arena) {
     device_transient_ = device.reserve(plan_.arena - plan_.layout.bytes);
     view.transient = device_transient_->data();
@@ -110,9 +121,14 @@ void Session::start() {
     eager_ = std::make_unique<EagerSteps>(plan_, variables_);
     return;
   }
-  for (Prepared& prepared : plan_.prepared)
-    if (prepared.kernels.nodes.empty())
-      prepared.kernels = plan_.memory->book.kernels(prepared.graph);
+  try {
+    for (Prepared& prepared : plan_.prepared)
+      if (prepared.kernels.nodes.empty())
+        prepared.kernels = plan_.memory->book.kernels(prepared.graph);
+  } catch (const StaleCalls&) {
+    ::unlink(calls_path(plan_.memory->book).c_str());
+    throw;
+  }
   if (!variables_->on_host()) return start_device();
   release_code_pages();
   transient_ = Reservation(plan_.arena - plan_.layout.bytes);

@@ -31,6 +31,7 @@ class EagerSteps;
 
 struct PlanOptions {
   std::optional<Bytes> budget;  // of the process
+  Bytes host = 0;               // on a device: bytes of optimiser state that the host may hold
   Switches switches;
   bool all = false;  // look for every plan worth having even if the unlimited one fits
   bool finest =
@@ -42,10 +43,11 @@ struct PlanOptions {
 struct SessionPoint {
   std::vector<size_t> entries;  // per signature, of its pool
   Bytes arena = 0, fixed = 0;
-  double ms = 0;  // of the first signature
+  Bytes host_bytes = 0;  // of the arena: in host memory that a device's kernels reach
+  double ms = 0;         // of the first signature
   int64_t split = 1, bands = 0;
   Recomputed recomputed;
-  Bytes process() const { return arena + fixed; }
+  Bytes process() const { return arena + fixed - host_bytes; }
 };
 
 struct SessionPlan {
@@ -57,7 +59,9 @@ struct SessionPlan {
   // For writing checkpoints beside training; granted where the chosen plan leaves room for it, so
   // that it never makes a step slower. Not in `frontier`, whose plans can do without.
   Bytes snapshot = 0;
-  Bytes process() const { return arena + fixed + snapshot; }
+  // On a device, of the arena: the last variables, in pinned memory of the host.
+  Bytes host_bytes = 0;
+  Bytes process() const { return arena + fixed + snapshot - host_bytes; }
   Bytes floor = 0;        // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;     // the plan that sets the arena
   StepLayout step, test;  // of the steps that train, if any, and of those that evaluate

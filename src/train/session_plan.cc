@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "execute/call_file.h"
 #include "plan/passes.h"
 #include "plan/remat.h"
 #include "plan/split.h"
@@ -19,13 +20,15 @@ namespace {
 class SessionPlanner {
  public:
   SessionPlanner(Backend& backend, const VariableLayout& layout, const std::vector<Graph>& graphs,
-                 Bytes source_bytes, size_t fused_nodes, PlanMemory& memory)
+                 Bytes source_bytes, size_t fused_nodes, Bytes host, PlanMemory& memory)
       : backend_(backend),
         layout_(layout),
         graphs_(graphs),
         source_bytes_(source_bytes),
         fused_nodes_(fused_nodes),
-        memory_(memory) {}
+        memory_(memory) {
+    if (!backend.on_host()) find_host_parts(host);
+  }
 
   // `within`: a quick look, for what fits so many bytes.
   void make_pools(const Switches& switches, std::optional<Bytes> within) {
@@ -52,7 +55,30 @@ class SessionPlanner {
     std::vector<SessionPoint> points;
     for (auto at = arenas.rbegin(); at != arenas.rend(); ++at)
       if (auto point = point_within(*at)) points.push_back(std::move(*point));
+    const size_t without = points.size();
+    for (size_t level = 1; level <= kHostLevels && !host_parts_.empty(); ++level)
+      for (size_t p = 0; p < without; ++p) {
+        SessionPoint point;
+        point.entries = points[p].entries;
+        point.host_bytes = host_parts_[(host_parts_.size() - 1) * level / kHostLevels];
+        fill(point);
+        points.push_back(std::move(point));
+      }
     return points;
+  }
+
+  // No more of it in host memory than the budget asks for.
+  void shrink_host(SessionPoint& point, Bytes budget) const {
+    for (Bytes part : host_parts_) {
+      if (part >= point.host_bytes) return;
+      SessionPoint less;
+      less.entries = point.entries;
+      less.host_bytes = part;
+      fill(less);
+      if (less.process() > budget) continue;
+      point = std::move(less);
+      return;
+    }
   }
 
   SessionPoint unlimited() const {
@@ -73,12 +99,24 @@ class SessionPlanner {
       }
       most = std::max(most, least.value_or(0));
     }
-    return most;
+    return most - (host_parts_.empty() ? 0 : host_parts_.back());
   }
 
   const std::vector<Pool>& pools() const { return pools_; }
 
  private:
+  static constexpr size_t kHostLevels = 12;
+
+  // Ends of the layout that are optimiser state alone, ascending, up to `most` bytes.
+  void find_host_parts(Bytes most) {
+    for (size_t i = layout_.entries.size(); i-- > 0;) {
+      const auto& entry = layout_.entries[i];
+      const Bytes part = layout_.bytes - entry.at;
+      if (entry.category != Category::optimizer || part > most) return;
+      if (part > 0) host_parts_.push_back(part);
+    }
+  }
+
   // The finest, and one into parts that are still large enough for kernels to be at ease.
   static std::vector<int64_t> few_splits(int64_t batch) {
     constexpr int64_t kPart = 16;
@@ -128,9 +166,11 @@ class SessionPlanner {
     point.split = first.split;
     point.bands = first.bands;
     point.recomputed = first.recomputed;
-    const size_t launches = bill.nodes * static_cast<size_t>(point.split) +
-                            static_cast<size_t>(point.recomputed.values);
-    point.fixed = fixed(bill, point.arena, launches);
+    // A body is recorded once.
+    const size_t launches = bill.nodes + static_cast<size_t>(point.recomputed.values /
+                                                             std::max<int64_t>(1, point.split));
+    point.fixed = fixed(bill, point.arena - point.host_bytes, launches);
+    point.ms += host_ms(point.host_bytes);
   }
 
   Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
@@ -175,6 +215,7 @@ class SessionPlanner {
   size_t fused_nodes_;
   PlanMemory& memory_;
   std::vector<Pool> pools_;
+  std::vector<Bytes> host_parts_;
 };
 
 // Process bytes descending, times strictly ascending: what is slower and no smaller goes.
@@ -258,6 +299,25 @@ void bound_eager(SessionPlan& plan, Bytes most, std::optional<Bytes> budget) {
   plan.frontier[0].arena = plan.arena;
 }
 
+// Calls that nobody timed yet are timed while pools are made; what code and libraries take of the
+// device for it is on the bill.
+void make_all_pools(SessionPlanner& planner, PlanMemory& memory, const PlanOptions& options) {
+  const std::optional<Bytes> within = options.finest ? options.budget : std::nullopt;
+  Backend& backend = memory.book.backend();
+  if (backend.on_host() || !memory.book.times_calls())
+    return planner.make_pools(options.switches, within);
+  const Bytes held = backend.held(), limit = held + backend.free();
+  const std::string path = calls_path(memory.book);
+  know_calls(memory.book, path);
+  {
+    const KernelBook::Timing timing(memory.book,
+                                    std::min(options.budget.value_or(limit), limit) - held);
+    planner.make_pools(options.switches, within);
+  }
+  keep_calls(memory.book, path);
+  if (memory.device_held) *memory.device_held += backend.held() - held;
+}
+
 }  // namespace
 
 SessionPlan plan_session(const Network& network, const Compiled& compiled, Backend& backend,
@@ -295,13 +355,15 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       graphs.begin(), graphs.end(),
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
-  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes, *result.memory);
+  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes,
+                         layout || compiled.run_eagerly ? 0 : options.host, *result.memory);
   planner.make_pools(only_unlimited(), std::nullopt);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
   const bool split_asked_for = options.switches.split && *options.switches.split > 1;
   if ((options.all || !fits || split_asked_for) && !compiled.run_eagerly) {
-    planner.make_pools(options.switches, options.finest ? options.budget : std::nullopt);
+    make_all_pools(planner, *result.memory, options);
+    if (!split_asked_for) result.unlimited = planner.unlimited();  // its time is known better now
     result.frontier = frontier_of(planner.points());
     result.complete = true;
   } else {
@@ -313,11 +375,13 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       chosen = point;
       break;
     }
+  if (options.budget) planner.shrink_host(chosen, *options.budget);
   result.floor = planner.floor();
   result.split_refusal = planner.pools().front().refusal;
   result.band_refusal = planner.pools().front().band_refusal;
   result.arena = chosen.arena;
   result.fixed = chosen.fixed;
+  result.host_bytes = chosen.host_bytes;
   result.ms = chosen.ms;
   if (compiled.run_eagerly) {
     result.eager = std::make_shared<EagerSetup>(EagerSetup{.network = network,

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "model/initializer.h"
 
 namespace pl {
 
@@ -22,11 +21,25 @@ Variables::Variables(VariableLayout layout, Bytes capacity)
   memory_.prefault(layout_.bytes);
 }
 
-Variables::Variables(VariableLayout layout, Bytes arena, Backend& device)
+Variables::Variables(VariableLayout layout, Bytes arena, Backend& device, Bytes host)
     : layout_(std::move(layout)),
       device_(device.on_host() ? nullptr : &device),
-      device_memory_(device.reserve(arena)) {
+      device_memory_(device.reserve(arena - host)),
+      pinned_(host > 0 ? device.reserve_staging(host) : nullptr) {
   check(device_ != nullptr, "memory of a device");
+}
+
+char* Variables::place(size_t i) const {
+  const ByteOffset at = layout_.entries[i].at;
+  return at < on_device() ? data() + at : pinned_->data() + (at - on_device());
+}
+
+char* Variables::steps() const { return data() + on_device(); }
+
+void Variables::clear() {
+  device_->zero(device_memory_->data(), device_memory_->bytes());
+  device_->synchronize();
+  if (pinned_) std::memset(pinned_->data(), 0, static_cast<size_t>(pinned_bytes()));
 }
 
 char* Variables::data() const { return device_ ? device_memory_->data() : memory_.data(); }
@@ -35,23 +48,29 @@ void* Variables::at(size_t i) const {
   if (!device_) return memory_.data() + layout_.entries[i].at;
   if (!copy_.data() && layout_.bytes > 0) {
     copy_ = Reservation(layout_.bytes);
-    device_->copy_out(copy_.data(), device_memory_->data(), layout_.bytes);
+    device_->copy_out(copy_.data(), device_memory_->data(), on_device());
     device_->synchronize();
+    if (pinned_)
+      std::memcpy(copy_.data() + on_device(), pinned_->data(), static_cast<size_t>(pinned_bytes()));
   }
   return copy_.data() + layout_.entries[i].at;
 }
 
 void Variables::written(Bytes first) {
   if (!device_ || !copy_.data()) return;
-  device_->copy_in(device_memory_->data(), copy_.data(), first);
+  device_->copy_in(device_memory_->data(), copy_.data(), std::min(first, on_device()));
   device_->synchronize();
+  if (first > on_device())
+    std::memcpy(pinned_->data(), copy_.data() + on_device(),
+                static_cast<size_t>(first - on_device()));
 }
 
 void Variables::stepped() {
   if (device_ && copy_.data()) copy_ = Reservation();
 }
 
-void Variables::initialize_one(const Network& network, uint64_t seed, size_t i) {
+void Variables::initialize_one(const Network& network, uint64_t seed, size_t i,
+                               ElementRange range) {
   const auto& entry = layout_.entries[i];
   std::string initializer = "zeros";
   const void* existing = nullptr;
@@ -61,10 +80,10 @@ void Variables::initialize_one(const Network& network, uint64_t seed, size_t i) 
     if (weight.values)
       existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
   }
-  if (existing)
+  if (!existing)
+    initialize_part(initializer, entry.meta, seed, entry.path, at(i), range);
+  else if (range.first == 0)
     std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
-  else
-    pl::initialize(initializer, entry.meta, seed, entry.path, at(i));
 }
 
 void Variables::initialize(const Network& network, uint64_t seed) {
@@ -72,8 +91,13 @@ void Variables::initialize(const Network& network, uint64_t seed) {
     for (size_t i = 0; i < layout_.entries.size(); ++i) initialize_one(network, seed, i);
     return;
   }
-  // The device has zeros now, which is what slots are. Weights are made by all cores: here they
-  // wait for nothing else.
+  make_weights(network, seed);
+  send_weights();
+}
+
+void Variables::send_weights() { written(made_); }
+
+void Variables::make_weights(const Network& network, uint64_t seed) {
   copy_ = Reservation(layout_.bytes);
   size_t weights = layout_.entries.size();
   auto is_weight = [&](const std::string& path) {
@@ -81,18 +105,23 @@ void Variables::initialize(const Network& network, uint64_t seed) {
                        [&](const NetworkWeight& weight) { return weight.path == path; });
   };
   while (weights > 0 && !is_weight(layout_.entries[weights - 1].path)) --weights;
+  constexpr int64_t kPart = 1 << 18;
+  std::vector<std::pair<size_t, ElementRange>> parts;
+  for (size_t i = 0; i < weights; ++i)
+    for (int64_t first = 0; first < layout_.entries[i].meta.elements(); first += kPart)
+      parts.push_back({i, {first, first + kPart}});
   std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic)
-  for (size_t i = 0; i < weights; ++i) {
+  for (size_t p = 0; p < parts.size(); ++p) {
     try {
-      initialize_one(network, seed, i);
+      initialize_one(network, seed, parts[p].first, parts[p].second);
     } catch (...) {
 #pragma omp critical
       failure = std::current_exception();
     }
   }
   if (failure) std::rethrow_exception(failure);
-  written(weights < layout_.entries.size() ? layout_.entries[weights].at : layout_.bytes);
+  made_ = weights < layout_.entries.size() ? layout_.entries[weights].at : layout_.bytes;
 }
 
 void Variables::set_slot(const std::string& path, double value) {

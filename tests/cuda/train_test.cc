@@ -2,6 +2,7 @@
 // bytes that were promised.
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
@@ -13,6 +14,7 @@ struct Trained {
   std::vector<double> losses;
   uint64_t state = 0;
   Bytes arena = 0, used = 0, planned = 0, held = 0;
+  Bytes host = 0;
   int64_t split = 1;
 };
 
@@ -45,6 +47,7 @@ Trained train(const std::string& model, const std::string& device, int64_t batch
                  .used = session.used_bytes(),
                  .planned = session.plan().process()};
   result.split = setup.report.split;
+  result.host = session.variables().pinned_bytes();
   if (device == "cuda") result.held = setup.backend->held();
   return result;
 }
@@ -95,6 +98,35 @@ TEST_F(CudaTrainTest, SameBitsAgainAndWithinABudget) {
   EXPECT_LT(small.arena, free.arena);
   EXPECT_EQ(free.state, small.state);
   expect_promise(small);
+}
+
+TEST_F(CudaTrainTest, OptimiserStateOnTheHostGivesTheSameBits) {
+  const Trained free = train("mlp", "cuda", 32),
+                small = train("mlp", "cuda", 32, free.planned - 4 * kMiB);
+  EXPECT_EQ(free.host, 0);
+  EXPECT_GE(small.host, 2 * kMiB);
+  EXPECT_LE(small.held, free.planned - 4 * kMiB);
+  EXPECT_EQ(free.state, small.state);
+  EXPECT_EQ(small.arena, small.used);
+}
+
+TEST_F(CudaTrainTest, CallsAreTimedOnceAndPlansStay) {
+  char folder[] = "/tmp/plimsoll-cuda-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  ::unsetenv("PLIMSOLL_COSTS");
+  ::setenv("PLIMSOLL_CACHE", folder, 1);
+  const Trained free = train("gpt-tiny", "cuda", 8, {}, 1);
+  const Bytes budget = free.planned - free.arena / 3;
+  const Trained timed = train("gpt-tiny", "cuda", 8, budget, 1);
+  const CostTable table = CostTable::load(folder, *backend);
+  EXPECT_GT(table.size(), 20u);
+  const Trained known = train("gpt-tiny", "cuda", 8, budget, 1);
+  EXPECT_EQ(CostTable::load(folder, *backend).hash(), table.hash()) << "nothing is timed again";
+  EXPECT_EQ(timed.arena, known.arena);
+  EXPECT_EQ(timed.state, known.state);
+  EXPECT_EQ(free.state, known.state);
+  ::unsetenv("PLIMSOLL_CACHE");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(CudaTrainTest, SplitBatchesAddUp) {

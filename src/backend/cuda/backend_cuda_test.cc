@@ -1,3 +1,4 @@
+#include <cmath>
 #include <numeric>
 #include <vector>
 

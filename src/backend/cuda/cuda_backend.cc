@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <map>
+#include <mutex>
+
 #include "backend/cuda/add_words.h"
 #include "backend/cuda/cuda_libraries.h"
 #include "backend/cuda/device_memory.h"
@@ -70,13 +73,18 @@ struct CudaBackend::State {
   Bytes others = 0;  // when this backend began
   cudaDeviceProp properties{};
   cudaStream_t stream = nullptr;
+  cudaEvent_t begin = nullptr, end = nullptr;  // of time_ms
   cublasLtHandle_t blas = nullptr;
   DnnHandle dnn;
   CudaLibraries libraries;
+  std::mutex mutex;  // of what follows
+  std::map<std::string, std::weak_ptr<void>> shared;
 
   ~State() {
     if (dnn.handle) dnn.destroy(static_cast<cudnnHandle_t>(dnn.handle));
     if (blas) libraries.blas_lt().destroy(blas);
+    for (cudaEvent_t event : {begin, end})
+      if (event) cudaEventDestroy(event);
     if (stream) cudaStreamDestroy(stream);
   }
 };
@@ -109,9 +117,12 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
 CudaBackend::~CudaBackend() = default;
 
 std::string CudaBackend::machine() const {
+  int driver = 0;
+  cuda_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   return std::string(state_->properties.name) + ", " +
          std::to_string(state_->properties.multiProcessorCount) + " multiprocessors, sm_" +
-         std::to_string(compute_capability());
+         std::to_string(compute_capability()) + ", driver " + std::to_string(driver) +
+         (deterministic() ? ", deterministic" : "");
 }
 
 void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
@@ -176,6 +187,19 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work
   return std::make_unique<CudaRecording>(graph, state_->stream);
 }
 
+double CudaBackend::time_ms(const std::function<void()>& work) {
+  State& s = *state_;
+  for (cudaEvent_t* event : {&s.begin, &s.end})
+    if (!*event) cuda_check(cudaEventCreate(event), "cudaEventCreate");
+  cuda_check(cudaEventRecord(s.begin, s.stream), "cudaEventRecord");
+  work();
+  cuda_check(cudaEventRecord(s.end, s.stream), "cudaEventRecord");
+  cuda_check(cudaEventSynchronize(s.end), "synchronize");
+  float ms = 0;
+  cuda_check(cudaEventElapsedTime(&ms, s.begin, s.end), "cudaEventElapsedTime");
+  return ms;
+}
+
 CUstream_st* CudaBackend::stream() const { return state_->stream; }
 int CudaBackend::multiprocessors() const { return state_->properties.multiProcessorCount; }
 int CudaBackend::compute_capability() const {
@@ -195,6 +219,15 @@ void* CudaBackend::dnn() const {
 }
 
 CudaLibraries& CudaBackend::libraries() const { return state_->libraries; }
+
+std::shared_ptr<void> CudaBackend::shared(
+    const std::string& name, const std::function<std::shared_ptr<void>()>& make) const {
+  const std::lock_guard lock(state_->mutex);
+  std::weak_ptr<void>& place = state_->shared[name];
+  std::shared_ptr<void> found = place.lock();
+  if (!found) place = found = make();
+  return found;
+}
 
 Bytes CudaBackend::total() const {
   size_t free = 0, total = 0;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/cuda/cuda_library.h"
+#include "backend/device_work.h"
 
 struct CUstream_st;
 
@@ -13,7 +14,7 @@ namespace pl {
 
 class CudaLibraries;  // cuda_libraries.h
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public DeviceWork {
  public:
   static constexpr Bytes kAlignment = 256;
   static constexpr Bytes kGranule = 2 * kMiB;  // what the driver gives memory in
@@ -37,6 +38,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override;
   std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  double time_ms(const std::function<void()>& work) override;
 
   CUstream_st* stream() const;  // where all kernels run; also while it is recorded
   int multiprocessors() const;
@@ -47,6 +49,11 @@ class CudaBackend final : public Backend {
   void* blas_lt() const;
   void* dnn() const;
   CudaLibraries& libraries() const;
+  // What kernels of this device share under a name, such as code that was loaded: made by the first
+  // who asks, and gone with the last who holds it.
+  std::shared_ptr<void> shared(const std::string& name,
+                               const std::function<std::shared_ptr<void>()>& make) const;
+
   Bytes total() const;  // of the device's memory
 
  private:

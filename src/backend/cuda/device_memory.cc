@@ -52,8 +52,9 @@ PinnedMemory::PinnedMemory(Bytes bytes) {
   const cudaError_t status = cudaMallocHost(&data, static_cast<size_t>(bytes));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    throw DoesNotFit("[memory] expected " + format_bytes(bytes) +
-                     " of pinned host memory, received none; use a smaller batch");
+    throw DoesNotFit(
+        "[memory] expected " + format_bytes(bytes) +
+        " of pinned host memory, received none; use a smaller batch, or less --host-memory");
   }
   cuda_check(status, "cudaMallocHost");
   data_ = static_cast<char*>(data);

@@ -1,0 +1,139 @@
+// Optimiser state in host memory: planned where the budget asks for it, and the same numbers.
+#include <gtest/gtest.h>
+
+#include "backend/cpu/cpu_backend.h"
+#include "execute/call_timer.h"
+#include "model/builtin.h"
+#include "op/accumulate.h"
+#include "op/accuracy.h"
+#include "op/adam.h"
+#include "op/broadcast_to.h"
+#include "op/cast.h"
+#include "op/device_kernels.h"
+#include "op/fill.h"
+#include "op/fused_pointwise.h"
+#include "op/linear_cross_entropy.h"
+#include "op/matmul.h"
+#include "op/matmul_accumulate.h"
+#include "op/pointwise.h"
+#include "op/reduce.h"
+#include "op/relu.h"
+#include "op/relu_bits.h"
+#include "op/scale.h"
+#include "op/softmax.h"
+#include "op/softmax_cross_entropy.h"
+#include "train/loop.h"
+
+namespace pl {
+namespace {
+
+// The host's kernels and memory, reached as a device's are.
+class FakeDevice final : public Backend, public DeviceWork {
+ public:
+  FakeDevice();
+  bool on_host() const override { return false; }
+  const DeviceKernels* kernels() const override { return &kernels_; }
+  static CpuBackend& host() {
+    static CpuBackend backend(1);
+    return backend;
+  }
+
+  double time_ms(const std::function<void()>& work) override {
+    work();
+    return ++runs;
+  }
+  int runs = 0;
+
+ private:
+  std::vector<DeviceKernel> list_;
+  DeviceKernels kernels_;
+};
+
+template <const Op& op>
+std::unique_ptr<Kernel> of_host(const PrepareCall& call) {
+  return prepare(op, {FakeDevice::host(), call.in, call.out, call.attrs});
+}
+template <const Op&... ops>
+std::vector<DeviceKernel> list_of() {
+  return {{&ops, {"host", DeviceKind::cpu, of_host<ops>}}...};
+}
+
+// The ops of an mlp's training step.
+FakeDevice::FakeDevice()
+    : Backend({DeviceKind::cpu, 0}, 1, 64),
+      list_(list_of<kMatmul, kAdd, kRelu, kReluGradient, kReduceSum, kAdam, kScale, kSoftmax,
+                    kSparseSoftmaxCrossEntropy, kSparseSoftmaxCrossEntropyGradient, kFill,
+                    kBroadcastTo, kSparseCategoricalAccuracy, kCast, kFusedPointwise, kDivide,
+                    kMultiply, kMatmulAccumulate, kAccumulate, kLinearCrossEntropy,
+                    kLinearCrossEntropyAccumulate, kReluBits, kReluBitsGradient>()) {
+  kernels_.list = list_;
+}
+
+class Offload : public ::testing::Test {
+ protected:
+  Network network() const { return find_builtin("mlp").build(Shape{784}, 10); }
+
+  SessionPlan plan(PlanOptions options) {
+    options.memory = std::make_shared<PlanMemory>(device_);
+    options.memory->device_held = 100 * kMiB;
+    const Compiled compiled{optimizer_from_name("adam"),
+                            loss_from_name("sparse_categorical_crossentropy"),
+                            {"accuracy"},
+                            Dtype::float32};
+    return plan_session(network(), compiled, device_, {{StepKind::train, 32}},
+                        {{{Dtype::float32, Shape{784}}}, {{Dtype::int32, Shape{}}}, 1, true}, 0,
+                        nullptr, options);
+  }
+
+  uint64_t train(SessionPlan made, Bytes* pinned = nullptr) {
+    Session session(std::move(made), network(), 3);
+    auto* x = static_cast<float*>(session.input(0, 0));
+    auto* y = static_cast<int32_t*>(session.input(0, 1));
+    for (int i = 0; i < 32 * 784; ++i) x[i] = static_cast<float>(i % 17) / 17;
+    for (int i = 0; i < 32; ++i) y[i] = i % 10;
+    for (int64_t step = 1; step <= 3; ++step)
+      session.run(0, {.step = step, .learning_rate = 0.01, .rows = 32});
+    EXPECT_EQ(session.used_bytes(), session.plan().arena);
+    if (pinned) *pinned = session.variables().pinned_bytes();
+    return session.variables().hash(false);
+  }
+
+  FakeDevice device_;
+};
+
+TEST_F(Offload, MakesSmallerBudgetsFitWithTheSameBits) {
+  const SessionPlan all = plan({.all = true});
+  const Bytes least = all.frontier.back().process();
+  EXPECT_EQ(all.host_bytes, 0);
+  const Bytes budget = least - 2 * kMiB;
+  EXPECT_GT(plan({.budget = budget}).process(), budget) << "nothing may lie on the host";
+  SessionPlan some = plan({.budget = budget, .host = kGiB});
+  EXPECT_LE(some.process(), budget);
+  EXPECT_GE(some.host_bytes, 2 * kMiB);
+  EXPECT_LT(some.host_bytes, 5 * kMiB) << "no more than is asked for";
+  EXPECT_LE(some.floor, some.process());
+  const Bytes host = some.host_bytes;
+  Bytes pinned = 0;
+  const uint64_t with = train(std::move(some), &pinned);
+  EXPECT_EQ(pinned, host);
+  EXPECT_EQ(with, train(plan({})));
+}
+
+TEST_F(Offload, StaysWithinTheHostsBudget) {
+  const SessionPlan all = plan({.host = kMiB, .all = true});
+  for (const SessionPoint& point : all.frontier) EXPECT_LE(point.host_bytes, kMiB);
+  EXPECT_EQ(all.unlimited.host_bytes, 0);
+}
+
+TEST(CallTimer, TimesACallWhereThereIsRoom) {
+  FakeDevice device;
+  const Metas metas{{Dtype::float32, Shape{1000}}, {Dtype::float32, Shape{1000}}};
+  const Metas out{metas[0]};
+  const auto kernel = prepare(kAdd, {device, metas, out, {}});
+  EXPECT_GT(CallTimer(device, device, kMiB).ms(kAdd, *kernel, metas, out).value_or(0), 0);
+  EXPECT_GT(device.runs, 1);
+  EXPECT_FALSE(CallTimer(device, device, 8000).ms(kAdd, *kernel, metas, out).has_value());
+}
+
+}  // namespace
+}  // namespace pl
