@@ -125,11 +125,9 @@ struct Product::State {
     return true;
   }
 
-  // The heuristic's first, but for what was measured otherwise on an H200, always by the same
-  // tenth:
+  // The heuristic's first, but for what was faster on an H200, by a tenth and for all shapes tried:
   // - results of many tiles: kernels of 128 x 128 or 128 x 160 with custom option 1 or 3;
-  // - with gelu's slope: those whose blocks fill the device once, of which the heuristic thinks
-  // less.
+  // - with gelu's slope: those whose blocks fill the device once.
   int best_of(std::span<const cublasLtMatmulHeuristicResult_t> found) const {
     int first = -1;
     for (size_t i = 0; i < found.size(); ++i) {
