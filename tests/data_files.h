@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -97,6 +98,27 @@ inline std::string compress(const std::string& bytes, int window) {
   out.resize(z.total_out);
   deflateEnd(&z);
   return out;
+}
+
+// A file in a tar; two blocks of zeros end one.
+inline std::string tar_entry(const std::string& name, const std::string& bytes) {
+  std::string header(512, '\0');
+  header.replace(0, name.size(), name);
+  header.replace(100, 7, "0000644");
+  char size[13];
+  std::snprintf(size, sizeof(size), "%011zo", bytes.size());
+  header.replace(124, 11, size);
+  header[156] = '0';
+  header.replace(257, 8, std::string("ustar\00000", 8));
+  header.replace(148, 8, "        ");
+  unsigned sum = 0;
+  for (unsigned char c : header) sum += c;
+  char check[8];
+  std::snprintf(check, sizeof(check), "%06o", sum);
+  header.replace(148, 7, std::string(check, 7));
+  std::string padded = bytes;
+  padded.resize((bytes.size() + 511) / 512 * 512, '\0');
+  return header + padded;
 }
 
 inline std::string gzip(const std::string& bytes) { return compress(bytes, 31); }

@@ -9,37 +9,16 @@
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/data_page.h"
-#include "data/image/image.h"
-#include "data/pipeline/dataset_source.h"
-#include "data/pipeline/file_sources.h"
+#include "cli/data_source.h"
 
 namespace pl {
 namespace {
 
-Dataset open_dataset(const DataOptions& options) {
-  const std::string& source = options.source;
-  if (is_image_folder(source)) {
-    if (options.input.rank() != 3 || options.input[2] != 3)
-      throw UserError("[options] --input: expected HxWx3 for images, received " +
-                      options.input.text());
-    return image_dataset_from_directory(source, {.batch_size = 0,
-                                                 .image_size = {options.input[0], options.input[1]},
-                                                 .seed = options.seed});
-  }
-  if (source.find(".tfrecord") != std::string::npos) return tfrecord_dataset(list_files(source));
-  if (source.ends_with(".txt")) return text_line_dataset(list_files(source));
-  if (source == "synthetic")
-    return synthetic_dataset({.x = {Dtype::uint8, options.input},
-                              .classes = 10,
-                              .samples = 10'000,
-                              .seed = options.seed});
-  if (source.ends_with(".npy")) return npy_dataset(source).shuffle({.seed = options.seed});
-  return source_dataset(std::move(open_source(source).train)).shuffle({.seed = options.seed});
-}
-
 Json to_json(const PipelineReport& report) {
   Json stages = Json::array();
-  for (const StageReport& stage : report.stages)
+  for (const StageReport& stage : report.stages) {
+    Json messages = Json::array();
+    for (const std::string& message : stage.messages) messages.push(Json(message));
     stages.push(Json::object()
                     .set("name", stage.name)
                     .set("options", stage.options)
@@ -50,7 +29,9 @@ Json to_json(const PipelineReport& report) {
                     .set("parallel", stage.parallel)
                     .set("ahead", stage.held_peak)
                     .set("waited_ms", static_cast<double>(stage.waited_ns) / 1e6)
-                    .set("skipped", stage.skipped));
+                    .set("skipped", stage.skipped)
+                    .set("skipped_messages", messages));
+  }
   return stages;
 }
 
@@ -81,10 +62,14 @@ std::vector<std::vector<SampleView>> sample_batches(const Dataset& data, bool ba
 }  // namespace
 
 int run_data(const DataOptions& options) {
-  Dataset data = open_dataset(options);
-  // Records of unknown length cannot be stacked; they come one by one.
-  const bool batched = data.element_spec().known();
-  if (batched) data = data.batch(options.batch);
+  const OpenedData opened = open_samples(options);
+  for (const std::string& note : opened.notes)
+    std::fprintf(options.json ? stderr : human_stream(), "%s\n", note.c_str());
+  Dataset data = opened.samples;
+  if (options.skip_errors) data = data.ignore_errors();
+  // Lines are padded; records of unknown length come one by one.
+  const bool batched = opened.lines || data.element_spec().known();
+  if (batched) data = opened.lines ? data.padded_batch(options.batch) : data.batch(options.batch);
   data = data.prefetch(AUTOTUNE).with_options(
       {.memory = options.memory.value_or(0), .threads = options.threads, .seed = options.seed});
   DataPage page{.source = options.source};
@@ -103,6 +88,8 @@ int run_data(const DataOptions& options) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const PipelineReport report = iterator.report();
   const double rate = static_cast<double>(samples) / std::max(seconds, 1e-9);
+  int64_t skipped = 0;
+  for (const StageReport& stage : report.stages) skipped += stage.skipped;
   const std::string limit = limiting_stage(report);
   if (!options.html.empty()) {
     page.samples = samples;
@@ -116,6 +103,7 @@ int run_data(const DataOptions& options) {
     const Json json = Json::object()
                           .set("source", options.source)
                           .set("samples", samples)
+                          .set("skipped", skipped)
                           .set("seconds", seconds)
                           .set("samples_per_s", rate)
                           .set("threads", report.threads)
@@ -127,8 +115,9 @@ int run_data(const DataOptions& options) {
     std::printf("%s\n", json.dump(2).c_str());
     return 0;
   }
-  std::fprintf(human_stream(), "%s%lld samples in %.2f s: %.0f a second%s%s\n",
+  std::fprintf(human_stream(), "%s%lld samples in %.2f s: %.0f a second%s%s%s\n",
                report.text().c_str(), static_cast<long long>(samples), seconds, rate,
+               skipped == 0 ? "" : ("; skipped " + std::to_string(skipped)).c_str(),
                limit.empty() ? "" : "; limited by ", limit.c_str());
   return 0;
 }

@@ -152,11 +152,16 @@ std::vector<SampleView> view_samples(const ElementSpec& spec, const Element& ele
         continue;
       }
       view.text += (view.text.empty() ? "" : "; ") + spec.fields[f].name + ": ";
-      if (!batched && tensor.dtype() == Dtype::uint8 && shape.rank() == 1)
-        view.text += std::string(tensor.data_as<const char>(),
-                                 static_cast<size_t>(std::min<int64_t>(count, 64)));
-      else
+      const bool text = tensor.dtype() == Dtype::uint8 && shape.rank() == 1 &&
+                        spec.fields[f].shape.back() == kUnknown;
+      if (text) {
+        std::string line(tensor.data_as<const char>() + first,
+                         static_cast<size_t>(std::min<int64_t>(count, 64)));
+        line.resize(line.find_last_not_of('\0') + 1);  // what padding added
+        view.text += line;
+      } else {
         view.text += numbers(tensor, first, count);
+      }
     }
     views.push_back(std::move(view));
   }

@@ -102,8 +102,13 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--learning-rate", "step size [the optimiser's Keras default]");
   text("--data",
        "synthetic, fashion-mnist, FILE.npz (arrays x, y), FILE.txt (characters, for models of "
-       "tokens), a folder of IDX files, or one of images with a folder for each class "
-       "[synthetic]");
+       "tokens), a folder of JPEG, PNG or BMP images with a folder for each class (or with train "
+       "and val that hold them), of IDX files (train-images-idx3-ubyte and its fellows) or of "
+       "CIFAR's .bin files, FILE.tar or a folder or 'pattern*' of such shards (WebDataset: images "
+       "and .cls) [synthetic]");
+  text("--on-error",
+       "stop at an image that is damaged, or skip: the next good one takes its place, and it is "
+       "named and counted [stop]");
   text("--threads", "threads of the computation [all cores]");
   text("--epochs", "passes over the data [1]");
   text("--steps", "stop after so many steps [synthetic: 100]");
@@ -221,6 +226,8 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   if (const auto* text = given("--learning-rate"))
     run.learning_rate = parse_real(*text, "--learning-rate", 0, 1e30);
   if (const auto* text = given("--data")) run.data = *text;
+  if (const auto* text = given("--on-error"))
+    run.skip_errors = one_of(*text, "--on-error", {"stop", "skip"}) == "skip";
   if (const auto* text = given("--threads"))
     run.threads = static_cast<int>(parse_integer(*text, "--threads", 1, 1024));
   if (const auto* text = given("--epochs"))
@@ -261,6 +268,8 @@ void read_data_options(const Texts& texts, DataOptions& options) {
   if (const auto* text = given("--seed"))
     options.seed = static_cast<uint64_t>(parse_integer(*text, "--seed", 0, INT64_MAX));
   if (const auto* text = given("--html")) options.html = *text;
+  if (const auto* text = given("--on-error"))
+    options.skip_errors = one_of(*text, "--on-error", {"stop", "skip"}) == "skip";
 }
 
 }  // namespace
@@ -319,18 +328,23 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   auto* data = app.add_subcommand(
       "data",
       "Run an input pipeline alone: samples a second, what each stage holds, and who waits.\n"
-      "SOURCE is fashion-mnist, FILE.npz, FILE.npy, FILE.tfrecord, FILE.txt, a folder of IDX or "
-      "CIFAR\n"
-      "files, or one of images with a folder for each class.");
+      "SOURCE is synthetic, fashion-mnist, a file or 'pattern*' of .npz, .npy, .tfrecord, .csv, "
+      ".txt,\n"
+      ".tar (WebDataset), .bin (CIFAR) or IDX files, or a folder: of images with a folder for "
+      "each\n"
+      "class (or with train and val that hold them), of IDX or CIFAR files, or of shards.");
   Texts data_texts;
   data->add_option("source", line.data.source, "what to read")->type_name("")->required();
   for (const auto& [name, help] : std::initializer_list<std::pair<const char*, const char*>>{
            {"--batch", "samples a batch [32]"},
            {"--epochs", "passes [1]"},
-           {"--memory", "the most that the pipeline may hold [64MiB]"},
+           {"--memory",
+            "the most that the pipeline may hold [64MiB, or the least that it runs in]"},
            {"--input", "images are brought to this size [224x224x3]"},
            {"--threads", "threads that read and decode [all cores]"},
            {"--seed", "of the order [0]"},
+           {"--on-error",
+            "stop at a damaged sample, or skip it: skipped ones are counted and named [stop]"},
            {"--html", "write a page with sample batches and the stages' figures"}})
     data->add_option(name, data_texts[name], help)->type_name("")->check(not_empty, "", "");
   data->add_flag("--json", line.data.json, "print JSON");

@@ -25,7 +25,8 @@ struct RunOptions {
   std::string optimizer = "adam";
   std::optional<double> learning_rate;
   std::string data = "synthetic";
-  int threads = 0;  // 0: all cores
+  bool skip_errors = false;  // of data: leave damaged samples out
+  int threads = 0;           // 0: all cores
   std::string device = "cpu";
   std::optional<int> cuda;  // the GPU's number, where the device is one
   bool deterministic = true;
@@ -67,6 +68,7 @@ struct DataOptions {
   int threads = 0;              // 0: all cores
   uint64_t seed = 0;
   std::string html;  // a page to write; empty: none
+  bool skip_errors = false;
   bool json = false;
 };
 

@@ -9,7 +9,9 @@
 #include "backend/cuda/cuda_library.h"
 #include "base/error.h"
 #include "cli/costs.h"
+#include "cli/data_source.h"
 #include "data/image/image.h"
+#include "data/pipeline/dataset_source.h"
 #include "execute/call_file.h"
 #include "train/checkpoint_store.h"
 #include "train/samples.h"
@@ -20,23 +22,41 @@ namespace {
 constexpr int64_t kDefaultSyntheticSteps = 100;
 constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
 
-Sources open_images(const std::string& folder, const Shape& input, int threads) {
+// Folders of images, or shards of them.
+Sources open_images(const RunOptions& options, const std::vector<std::string>& shards,
+                    const Shape& input) {
   if (input.rank() != 3 || input[2] != 3)
-    throw DataError("[data] " + folder +
+    throw DataError("[data] " + options.data +
                     ": expected a model of colour images for a folder of them, received one that " +
                     "reads samples " + input.text() + "; --input takes another size");
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return image_sources(folder, {input[0], input[1]}, threads > 0 ? threads : cores);
+  const int threads = options.threads > 0 ? options.threads : cores;
+  const OnError on_error = options.skip_errors ? OnError::skip : OnError::stop;
+  const ImageSize size{input[0], input[1]};
+  Sources sources;
+  if (shards.empty()) return image_sources(options.data, size, threads, on_error);
+  sources.train = tar_image_source(shards, size, threads, on_error);
+  return sources;
 }
 
-Sources open_sources(const std::string& data, const Network& network, int threads) {
-  if (is_image_folder(data)) return open_images(data, network.input_shapes()[0], threads);
+Sources open_files(const std::string& data, const Network& network) {
   if (!data.ends_with(".txt")) return open_source(data);
   if (network.vocabulary() == 0 || network.input_shapes()[0].rank() != 1)
     throw DataError("[data] " + data +
                     ": expected a model of tokens for text, such as gpt-tiny, received one that " +
                     "reads samples " + network.input_shapes()[0].text());
   return text_sources(data, network.input_shapes()[0][0], network.vocabulary());
+}
+
+// Whatever is read goes through an input pipeline.
+Sources open_sources(const RunOptions& options, const Network& network) {
+  const std::vector<std::string> shards = tar_shards(options.data);
+  if (!shards.empty() || is_image_folder(options.data))
+    return open_images(options, shards, network.input_shapes()[0]);
+  Sources sources = open_files(options.data, network);
+  for (std::unique_ptr<Source>* source : {&sources.train, &sources.test})
+    if (*source) *source = through_pipeline(std::move(*source));
+  return sources;
 }
 
 // Opens the data and checks that the model can eat them.
@@ -49,7 +69,7 @@ void open_data(const RunOptions& options, RunSetup& setup) {
     setup.loop.shuffle = false;
     return;
   }
-  setup.sources = open_sources(options.data, setup.network, options.threads);
+  setup.sources = open_sources(options, setup.network);
   const auto& fields = setup.sources.train->fields();
   if (setup.sources.test && (setup.sources.test->fields()[0].sample != fields[0].sample ||
                              setup.sources.test->fields()[1].sample != fields[1].sample))

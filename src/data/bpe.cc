@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "data/byte_stream.h"
 #include "data/unicode.h"
@@ -129,6 +130,19 @@ uint64_t pair_key(int32_t left, int32_t right) {
 }
 
 }  // namespace
+
+uint64_t BpeTokenizer::hash() const {
+  Xxh3 hash;
+  for (const std::string& text : texts_) hash.update(std::to_string(text.size()) + ":" + text);
+  hash.update(byte_ids_.data(), sizeof(byte_ids_));
+  uint64_t pairs = 0;  // in whatever order they come
+  for (const auto& [pair, merge] : merges_) {
+    const uint64_t all[] = {pair, static_cast<uint64_t>(merge.rank),
+                            static_cast<uint64_t>(merge.made)};
+    pairs += xxh3(all, sizeof(all));
+  }
+  return hash.update(&pairs, sizeof(pairs)).digest();
+}
 
 std::vector<std::string_view> split_words(std::string_view text) {
   std::vector<std::string_view> pieces;

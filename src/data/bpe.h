@@ -28,6 +28,7 @@ class BpeTokenizer {
   std::string decode(std::span<const int32_t> ids) const;
 
   int32_t size() const { return static_cast<int32_t>(texts_.size()); }
+  uint64_t hash() const;  // of all tokens and pairs
   // "<|endoftext|>", which separates documents; encode never makes it. -1: there is none.
   int32_t end_of_text() const { return end_of_text_; }
   std::string_view text(int32_t id) const { return texts_[static_cast<size_t>(id)]; }  // its bytes

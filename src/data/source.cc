@@ -13,11 +13,10 @@ namespace {
 
 constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kAccepted =
-    "synthetic, fashion-mnist, FILE.npz with arrays x and y, FILE.txt for a model of tokens, or a "
-    "folder with "
+    "synthetic, fashion-mnist, FILE.npz with arrays x and y, FILE.txt for a model of tokens, "
+    "FILE.tar or a folder or pattern of such shards with images and classes, or a folder with "
     "train-images-idx3-ubyte and train-labels-idx1-ubyte (plain or .gz), with CIFAR's "
-    "data_batch_1.bin "
-    "or train.bin, or with a folder of JPEG, PNG or BMP images for each class";
+    "data_batch_1.bin or train.bin, or with a folder of JPEG, PNG or BMP images for each class";
 
 bool is_directory(const std::string& path) {
   struct stat status {};

@@ -17,6 +17,7 @@ namespace {
 
 constexpr Bytes kSmallest = 64, kLargestCell = 2048;
 constexpr Bytes kKeptWithoutLimit = 64 * kMiB;
+constexpr size_t kSizes = 32;  // of mappings that are remembered
 
 thread_local std::shared_ptr<ValueMemory> current_memory;
 
@@ -56,7 +57,11 @@ ValueMemory::Block ValueMemory::take(Bytes bytes) {
   const size_t size_class = class_of(bytes);
   const Bytes cell = kSmallest << size_class;
   Slab* slab = open_[size_class];
-  if (!slab) {
+  if (slab && slab->live == 0) {  // a kept one
+    kept_ -= page_;
+    used_ += page_;
+    peak_ = std::max(peak_, used_);
+  } else if (!slab) {
     auto fresh = std::make_unique<Slab>(Slab{nullptr, size_class, page_ / cell});
     fresh->page = static_cast<char*>(take_pages(page_));
     slab = fresh.release();
@@ -82,6 +87,13 @@ void ValueMemory::give(const Block& block, Bytes bytes) noexcept {
   *static_cast<void**>(block.data) = slab.free;
   slab.free = block.data;
   if (--slab.live > 0) return;
+  // Where values come one at a time, the last page of their size serves the next one.
+  const bool only = open_[slab.size_class] == &slab && !slab.next;
+  if (only && kept_ + page_ <= limit_.value_or(kKeptWithoutLimit)) {
+    used_ -= page_;
+    kept_ += page_;
+    return;
+  }
   unlink(slab);
   give_pages(slab.page, page_);
   delete &slab;
@@ -105,10 +117,11 @@ void ValueMemory::unlink(Slab& slab) noexcept {
 
 void* ValueMemory::take_pages(Bytes bytes) {
   void* data = nullptr;
-  if (const auto at = dead_.find(bytes); at != dead_.end()) {
+  if (const auto at = dead_.find(bytes); at != dead_.end() && !at->second.empty()) {
     data = at->second.back();
     at->second.pop_back();
-    if (at->second.empty()) dead_.erase(at);
+    // A few sizes are remembered, so that values that come one at a time cost no allocations.
+    if (at->second.empty() && dead_.size() > kSizes) dead_.erase(at);
     kept_ -= bytes;
   } else {
     if (!make_room(bytes)) refuse(bytes, false);
@@ -147,11 +160,25 @@ bool ValueMemory::make_room(Bytes bytes) noexcept {
   const Bytes limit = limit_.value_or(std::numeric_limits<Bytes>::max() / 2);
   while (!dead_.empty() && bytes > limit - used_ - kept_) {
     auto& [size, list] = *dead_.rbegin();
+    if (list.empty()) {
+      dead_.erase(std::prev(dead_.end()));
+      continue;
+    }
     munmap(list.back(), static_cast<size_t>(size));
     kept_ -= size;
     list.pop_back();
-    if (list.empty()) dead_.erase(std::prev(dead_.end()));
   }
+  for (Slab* slab : open_)
+    while (slab && bytes > limit - used_ - kept_) {
+      Slab* const next = slab->next;
+      if (slab->live == 0) {
+        unlink(*slab);
+        munmap(slab->page, static_cast<size_t>(page_));
+        kept_ -= page_;
+        delete slab;
+      }
+      slab = next;
+    }
   return bytes <= limit - used_ - kept_;
 }
 
@@ -181,10 +208,8 @@ void ValueMemory::discharge(Bytes bytes) noexcept {
 
 void ValueMemory::trim() noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto& [size, list] : dead_)
-    for (void* data : list) munmap(data, static_cast<size_t>(size));
+  make_room(std::numeric_limits<Bytes>::max() / 2);
   dead_.clear();
-  kept_ = 0;
 }
 
 MemoryFigures ValueMemory::figures() const {

@@ -100,5 +100,120 @@ TEST(DataCommand, ThePlanHasALineForTheData) {
   EXPECT_EQ(parse_json(none.out, "plan").at("pipeline_bytes", "plan").as_integer("bytes"), 0);
 }
 
+int64_t samples_of(const Finished& done) {
+  EXPECT_EQ(done.exit, 0) << done.err;
+  return done.exit == 0 ? parse_json(done.out, "data").at("samples", "data").as_integer("n") : -1;
+}
+
+TEST(DataCommand, ReadsEveryKindOfFile) {
+  const ::pl::testing::TempCache folder;
+  const auto data = [&](const std::string& source, const std::string& batch = "2") {
+    return samples_of(plimsoll({"data", source, "--input", "8x8x3", "--batch", batch, "--json"}));
+  };
+  const auto sized = [](size_t bytes) { return std::string(bytes, '\1'); };
+  write_bytes(folder / "a.csv", "a,name,b\n1,x,2\n3,y,4\n5,z,6\n");
+  write_bytes(folder / "bare.csv", "1,2\n3,4\n");
+  write_bytes(folder / "x.npy", ::pl::testing::npy_of("<f4", "(5, 2)", std::string(40, '\0')));
+  write_bytes(folder / "c.bin", sized(3073 * 4));
+  const std::string header = std::string("\0\0\x08\x03", 4) + ::pl::testing::big(7) +
+                             ::pl::testing::big(2) + ::pl::testing::big(2);
+  write_bytes(folder / "x-ubyte", header + sized(28));
+  write_bytes(folder / "x.idx", header + sized(28));
+  EXPECT_EQ(data(folder / "a.csv"), 3);
+  EXPECT_EQ(data(folder / "bare.csv"), 2);
+  EXPECT_EQ(data(folder / "x.npy"), 5);
+  EXPECT_EQ(data(folder / "c.bin"), 4);
+  EXPECT_EQ(data(folder / "x-ubyte"), 7);
+  EXPECT_EQ(data(folder / "x.idx"), 7);
+  EXPECT_GT(data(::pl::testing::golden_file("formats/tf.tfrecord")), 0);
+  const std::string image =
+      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp"));
+  std::filesystem::create_directory(folder / "shards");
+  for (const char* name : {"shards/0.tar", "shards/1.tar"}) {
+    std::string tar;
+    for (const char* key : {"s0", "s1", "s2"})
+      tar += ::pl::testing::tar_entry(key + std::string(".bmp"), image) +
+             ::pl::testing::tar_entry(key + std::string(".cls"), "1\n");
+    write_bytes(folder / name, tar + std::string(1024, '\0'));
+  }
+  EXPECT_EQ(data(folder / "shards/0.tar"), 3);
+  EXPECT_EQ(data(folder / "shards"), 6);
+  EXPECT_EQ(data(folder / "shards/*.tar"), 6);
+  // Folders of classes below train, with more folders below them.
+  for (const char* name : {"photos/train/a/deep", "photos/train/b", "photos/val/a", "photos/val/b"})
+    std::filesystem::create_directories(folder / name);
+  for (const char* name : {"photos/train/a/deep/0.bmp", "photos/train/b/1.bmp",
+                           "photos/val/a/0.bmp", "photos/val/b/1.bmp"})
+    write_bytes(folder / name, image);
+  write_bytes(folder / "photos/train/b/notes.pdf", "x");
+  const Finished photos =
+      plimsoll({"data", folder / "photos", "--input", "8x8x3", "--batch", "9999", "--json"});
+  EXPECT_EQ(samples_of(photos), 2);
+  EXPECT_NE(photos.err.find("2 images of 2 classes; passed over 1 file: b/notes.pdf"),
+            std::string::npos)
+      << photos.err;
+  // As many as there are, whatever the batch.
+  EXPECT_LT(parse_json(photos.out, "data").at("minimum_bytes", "data").as_integer("n"), 16 * kMiB);
+}
+
+TEST(DataCommand, BatchesLines) {
+  const ::pl::testing::TempFolder folder;
+  write_bytes(folder / "a.txt", "one\ntwo\nthree\nfour\nfive\n");
+  const Finished done = plimsoll({"data", folder / "a.txt", "--batch", "2", "--json"});
+  EXPECT_EQ(samples_of(done), 5);
+  const auto& stages = parse_json(done.out, "data").at("stages", "data").as_array("stages");
+  EXPECT_EQ(stages.back().at("elements", "stage").as_integer("elements"), 3);
+}
+
+TEST(DataCommand, NamesAllThatItReads) {
+  const ::pl::testing::TempFolder folder;
+  write_bytes(folder / "a.xyz", "what");
+  const Finished done = plimsoll({"data", folder / "a.xyz"});
+  EXPECT_EQ(done.exit, 2);
+  for (const char* part :
+       {"synthetic", "fashion-mnist", ".npz", ".npy", ".tfrecord", ".csv", ".txt", ".tar", ".bin",
+        "IDX", "JPEG, PNG or BMP", "train and val", "CIFAR"})
+    EXPECT_NE(done.err.find(part), std::string::npos) << part << "\n" << done.err;
+  const Finished help = plimsoll({"train", "--help"});
+  for (const char* part : {"CIFAR", ".npz", ".txt", ".tar", "IDX", "JPEG", "--on-error"})
+    EXPECT_NE((help.out + help.err).find(part), std::string::npos) << part;
+}
+
+TEST(DataCommand, StopsAtDamageOrSkipsAndNamesIt) {
+  const ::pl::testing::TempFolder folder;
+  const std::string image =
+      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp"));
+  for (const char* name : {"photos/a", "photos/b"})
+    std::filesystem::create_directories(folder / name);
+  for (int i = 0; i < 6; ++i)
+    write_bytes(
+        folder / ("photos/" + std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".bmp"),
+        i == 3   ? "broken"
+        : i == 4 ? image.substr(0, image.size() / 2)
+                 : image);
+  const std::string photos = folder / "photos";
+  const Finished stops = plimsoll({"data", photos, "--input", "8x8x3"});
+  EXPECT_EQ(stops.exit, 2);
+  EXPECT_NE(stops.err.find(".bmp"), std::string::npos) << stops.err;
+  const Finished skips =
+      plimsoll({"data", photos, "--input", "8x8x3", "--on-error", "skip", "--json"});
+  EXPECT_EQ(samples_of(skips), 4);
+  EXPECT_EQ(parse_json(skips.out, "data").at("skipped", "data").as_integer("n"), 2);
+  EXPECT_NE(skips.out.find("3.bmp"), std::string::npos);
+  EXPECT_NE(skips.out.find("4.bmp"), std::string::npos);
+  EXPECT_EQ(plimsoll({"data", photos, "--on-error", "perhaps"}).exit, 2);
+  // The same of training.
+  std::vector<std::string> train{"train",   "small-cnn", "--data", photos,     "--input", "64x64x3",
+                                 "--batch", "2",         "--json", "--epochs", "2"};
+  const Finished stopped = plimsoll(train);
+  EXPECT_EQ(stopped.exit, 2);
+  EXPECT_NE(stopped.err.find("3.bmp"), std::string::npos) << stopped.err;
+  train.insert(train.end(), {"--on-error", "skip"});
+  const Finished trained = plimsoll(train);
+  EXPECT_EQ(trained.exit, 0) << trained.err;
+  EXPECT_NE(trained.err.find("3.bmp"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("4.bmp"), std::string::npos) << trained.err;
+}
+
 }  // namespace
 }  // namespace pl::test

@@ -14,7 +14,7 @@ def image(salt, shape):
     return (counter_hash.hashes(salt, int(np.prod(shape))) % np.uint32(256)).astype(np.uint8).reshape(shape)
 
 
-answers = {"made_by": "tests/golden/image_ops.py", "tensorflow": tf.__version__, "resize": [], "color": []}
+answers = {"made_by": "tests/golden/image_ops.py", "tensorflow": tf.__version__, "resize": [], "color": [], "rotate": []}
 for salt, (shape, size) in enumerate([((7, 9, 3), (5, 4)), ((6, 8, 3), (3, 4)), ((5, 4, 1), (11, 7)), ((16, 12, 3), (5, 12))]):
     x = image(salt, shape)
     for method in ("bilinear", "area", "bicubic"):
@@ -29,5 +29,13 @@ for name, amount in (("brightness", 0.2), ("brightness", -0.35), ("contrast", 1.
     whole = change(x, amount).numpy()
     real = change(tf.constant(x.astype(np.float32) / np.float32(255)), amount).numpy()
     answers["color"].append({"name": name, "amount": amount, "bytes": [int(v) for v in whole.ravel()], "reals": [float(np.float32(v)) for v in real.ravel()]})
+# Rotation against the clock around the middle, as a projective transform of places.
+for salt, shape, angle, fill in ((30, (7, 9, 3), 0.4, 0.0), (31, (6, 6, 1), -1.1, 90.0), (32, (5, 8, 3), 2.9, 255.0)):
+    x = image(salt, shape)
+    cos, sin, my, mx = np.cos(angle), np.sin(angle), (shape[0] - 1) / 2, (shape[1] - 1) / 2
+    places = [cos, -sin, mx - cos * mx + sin * my, sin, cos, my - sin * mx - cos * my, 0, 0]
+    y = tf.raw_ops.ImageProjectiveTransformV3(images=x[None].astype(np.float32), transforms=np.float32([places]), output_shape=shape[:2],
+                                              interpolation="BILINEAR", fill_mode="CONSTANT", fill_value=fill).numpy()
+    answers["rotate"].append({"salt": salt, "in": list(shape), "angle": angle, "fill": fill, "y": [float(np.float32(v)) for v in y.ravel()]})
 json.dump(answers, sys.stdout, separators=(",", ":"))
 print()

@@ -96,6 +96,23 @@ TEST(ImageOps, ColoursAsTensorFlowDoes) {
   }
 }
 
+TEST(ImageOps, RotatesAsTensorFlowDoes) {
+  for (const Json& one : answers().at("rotate", "answers").as_array("rotate")) {
+    const Shape shape(dims(one.at("in", "case")));
+    const Tensor bytes =
+        bytes_image(static_cast<uint32_t>(one.at("salt", "case").as_integer("salt")), shape);
+    const Tensor turned =
+        rotate_image(real_image(bytes, 1), one.at("angle", "case").as_real("angle"),
+                     one.at("fill", "case").as_real("fill"));
+    const auto& want = one.at("y", "case").as_array("y");
+    ASSERT_EQ(turned.shape().elements(), static_cast<int64_t>(want.size()));
+    // Places are float32 there.
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(turned.data_as<float>()[i], want[i].as_real("y"), 2e-3)
+          << shape.text() << " " << i;
+  }
+}
+
 TEST(ImageOps, CropFlipPadAndRotateMoveWholePixels) {
   const Tensor image = bytes_image(3, {5, 5, 3});
   const uint8_t* x = image.data_as<uint8_t>();

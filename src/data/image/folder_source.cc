@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "base/error.h"
@@ -25,16 +26,37 @@ bool is_file(const std::string& path) {
 // shows before the first step. Above so many files it would take seconds, and a bound serves.
 constexpr int64_t kScanned = 20'000;
 constexpr Bytes kBound = 4 * kMiB;
+constexpr size_t kNamed = 16;
 
-std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size, int threads) {
-  const ImageList list = list_images(folder);
-  Bytes scratch = list.size() > kScanned ? kBound : 0;
-  for (int64_t i = 0; i < list.size() && list.size() <= kScanned; ++i)
-    scratch = std::max(scratch, decode_scratch(list.path(i), size));
-  const Dataset images = image_dataset_from_directory(
-      folder, {.batch_size = 0, .image_size = size, .shuffle = false, .scratch = scratch});
-  const auto classes = static_cast<int64_t>(list.classes.size());
-  return indexed_source(images, threads, ValueRange{0, classes - 1});
+std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size, int threads,
+                                      OnError on_error) {
+  auto list = std::make_shared<ImageList>(list_images(folder));
+  if (list->passed_over > 0) std::fprintf(stderr, "plimsoll: %s\n", list->text().c_str());
+  Bytes scratch = list->size() > kScanned ? kBound : 0;
+  std::vector<int64_t> broken;
+  for (int64_t i = 0; i < list->size() && list->size() <= kScanned; ++i) {
+    try {
+      scratch = std::max(scratch, decode_scratch(list->path(i), size));
+    } catch (const DataError& error) {
+      if (on_error == OnError::stop) throw;
+      broken.push_back(i);
+      if (broken.size() <= kNamed) std::fprintf(stderr, "plimsoll: skipped: %s\n", error.what());
+    }
+  }
+  if (!broken.empty()) {
+    list->drop(broken);
+    std::fprintf(stderr, "plimsoll: %s: skipped %zu files in all, %lld images are left\n",
+                 folder.c_str(), broken.size(), static_cast<long long>(list->size()));
+    if (list->size() == 0)
+      throw DataError("[image] " + folder + ": expected an image that is whole, received none");
+  }
+  const auto classes = static_cast<int64_t>(list->classes.size());
+  const Dataset images = image_dataset(
+      list, {.batch_size = 0, .image_size = size, .shuffle = false, .scratch = scratch});
+  return indexed_source(images, {.threads = threads,
+                                 .name = folder,
+                                 .ranges = {{}, ValueRange{0, classes - 1}},
+                                 .skip_errors = on_error == OnError::skip});
 }
 
 }  // namespace
@@ -59,19 +81,20 @@ bool is_image_folder(const std::string& path) {
   return false;
 }
 
-Sources image_sources(const std::string& folder, ImageSize size, int threads) {
+std::string train_folder(const std::string& folder) {
+  return is_folder(folder + "/train") ? folder + "/train" : folder;
+}
+
+Sources image_sources(const std::string& folder, ImageSize size, int threads, OnError on_error) {
   Sources sources;
-  if (!is_folder(folder + "/train")) {
-    sources.train = folder_source(folder, size, threads);
-    return sources;
-  }
-  sources.train = folder_source(folder + "/train", size, threads);
+  sources.train = folder_source(train_folder(folder), size, threads, on_error);
+  if (!is_folder(folder + "/train")) return sources;
   for (const char* name : {"/test", "/val", "/validation"})
     if (!sources.test && is_folder(folder + name)) {
       if (list_images(folder + name).classes != list_images(folder + "/train").classes)
         throw DataError("[image] " + folder + name + ": expected the classes of " + folder +
-                        "/train, received others");
-      sources.test = folder_source(folder + name, size, threads);
+                        "/train, received others; give both the same folders");
+      sources.test = folder_source(folder + name, size, threads, on_error);
     }
   return sources;
 }

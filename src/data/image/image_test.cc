@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -286,6 +287,21 @@ TEST(Png, RowsComeBackAsTheyWere) {
             gradient(33, 47, 1)[47 * 5 + 7]);
 }
 
+TEST(Image, IsReadAtItsOwnSize) {
+  const Folder folder;
+  const Pixels pixels = gradient(7, 9);
+  const std::string path = folder / "a.png", bytes = png(pixels, 7, 9, PNG_COLOR_TYPE_RGB, false);
+  write(path, bytes);
+  const Tensor image = read_image(path);
+  EXPECT_EQ(image.shape(), (Shape{7, 9, 3}));
+  EXPECT_TRUE(std::equal(pixels.begin(), pixels.end(), image.data_as<uint8_t>()));
+  Tensor file(Meta{Dtype::uint8, Shape{static_cast<Dim>(bytes.size())}});
+  std::memcpy(file.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(read_image(file).shape(), image.shape());
+  EXPECT_THROW(read_image(path, 100), DataError);
+  EXPECT_THROW(read_image(folder / "b.png"), DataError);
+}
+
 TEST(Image, TheFirstBytesDecideNotTheName) {
   const Folder folder;
   const Pixels pixels = gradient(8, 8);
@@ -384,6 +400,91 @@ TEST(ImageFolder, ClassesAreSortedFolders) {
   EXPECT_THROW(list_images(folder / "nowhere"), DataError);
   fs::create_directory(folder / "none");
   EXPECT_THROW(list_images(folder / "none"), DataError);
+}
+
+TEST(ImageFolder, FilesBelowClassesCountAndOthersAreNamed) {
+  const Folder folder;
+  for (const char* name : {"ant/more/less", "bee"}) fs::create_directories(folder / name);
+  const std::string image = png(gradient(6, 6), 6, 6, PNG_COLOR_TYPE_RGB, false);
+  for (const char* name : {"ant/z.png", "ant/more/a.png", "ant/more/less/b.png", "bee/c.png"})
+    write(folder / name, image);
+  for (const char* name : {"readme.md", "bee/photo", "ant/more/d.webp", "bee/.hidden"})
+    write(folder / name, image);
+  fs::create_directory_symlink(folder.path(), folder / "bee/loop");
+  const ImageList list = list_images(folder.path());
+  ASSERT_EQ(list.size(), 4);
+  EXPECT_EQ(list.labels, (std::vector<int32_t>{0, 0, 0, 1}));
+  EXPECT_EQ(list.path(0), folder / "ant/z.png");
+  EXPECT_EQ(list.path(2), folder / "ant/more/less/b.png");
+  EXPECT_EQ(list.passed_over, 4);
+  EXPECT_EQ(list.text(), folder.path() +
+                             ": 4 images of 2 classes; passed over 4 files: readme.md, " +
+                             "ant/more/d.webp, bee/photo, bee/loop");
+  EXPECT_NE(image_header(list.path(2)).size.height, 0);
+}
+
+TEST(ImageFolder, IsSplitInTwo) {
+  const Folder folder;
+  for (const char* name : {"a", "b"}) fs::create_directory(folder / name);
+  for (int i = 0; i < 10; ++i)
+    write(folder / (std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".png"),
+          png(Pixels(12, static_cast<uint8_t>(20 * i)), 2, 2, PNG_COLOR_TYPE_RGB, false));
+  const auto values = [&](const char* subset, uint64_t epoch) {
+    DatasetIterator iterator = image_dataset_from_directory(folder.path(), {.batch_size = 0,
+                                                                            .image_size = {2, 2},
+                                                                            .seed = 5,
+                                                                            .validation_split = 0.3,
+                                                                            .subset = subset})
+                                   .iterate(epoch);
+    std::vector<int> list;
+    for (Element e; iterator.next(e);) list.push_back(*e[0].data_as<uint8_t>());
+    return list;
+  };
+  std::vector<int> train = values("training", 0), rest = values("validation", 0);
+  EXPECT_EQ(train.size(), 7u);
+  EXPECT_EQ(rest.size(), 3u);
+  EXPECT_NE(values("training", 1), train);
+  std::vector<int> later = values("training", 1);
+  std::sort(later.begin(), later.end());
+  std::sort(train.begin(), train.end());
+  EXPECT_EQ(later, train);
+  train.insert(train.end(), rest.begin(), rest.end());
+  std::sort(train.begin(), train.end());
+  EXPECT_EQ(train, (std::vector<int>{0, 20, 40, 60, 80, 100, 120, 140, 160, 180}));
+  EXPECT_THROW(image_dataset_from_directory(folder.path(), {.validation_split = 0.3}), UserError);
+  EXPECT_THROW(image_dataset_from_directory(folder.path(), {.subset = "training"}), UserError);
+}
+
+TEST(ImageFolder, DamagedOnesGiveTheirPlaceToTheNext) {
+  const Folder folder;
+  fs::create_directory(folder / "a");
+  for (int i = 0; i < 6; ++i) {
+    std::string bytes = jpeg(gradient(40 + i, 50), 40 + i, 50);
+    if (i == 1) bytes = "no header";
+    if (i == 3) {  // a header that is whole
+      bytes = png(gradient(40, 50), 40, 50, PNG_COLOR_TYPE_RGB, false);
+      bytes.resize(bytes.size() / 2);
+    }
+    write(folder / ("a/" + std::to_string(i) + ".jpg"), bytes);
+  }
+  EXPECT_THROW(image_sources(folder.path(), {8, 8}, 2), DataError);
+  ::testing::internal::CaptureStderr();
+  {
+    const Sources sources = image_sources(folder.path(), {8, 8}, 2, OnError::skip);
+    ASSERT_EQ(sources.train->size(), 5);
+    Pixels x(5 * 8 * 8 * 3);
+    std::vector<int32_t> y(5);
+    const std::vector<void*> places{x.data(), y.data()};
+    for (int epoch = 0; epoch < 2; ++epoch)
+      sources.train->read(std::vector<int64_t>{0, 1, 2, 3, 4}, places);
+    // The third of those that have a header is 3.jpg, whose place 4.jpg takes.
+    EXPECT_TRUE(std::equal(x.begin() + 2 * 192, x.begin() + 3 * 192, x.begin() + 3 * 192));
+    EXPECT_FALSE(std::equal(x.begin() + 1 * 192, x.begin() + 2 * 192, x.begin() + 2 * 192));
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  for (const char* part : {"a/1.jpg", "a/3.jpg", "skipped 1 files in all, 5 images are left"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
+  EXPECT_EQ(said.find("3.jpg"), said.rfind("3.jpg")) << "once";
 }
 
 TEST(ImageFolder, IsASourceThatReadsInAnyOrderOnAnyThreads) {

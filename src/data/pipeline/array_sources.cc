@@ -20,6 +20,10 @@ struct FixedFiles {
   std::vector<int64_t> ends;  // of each file's records
 };
 
+std::string edges(const FixedLengthOptions& options) {
+  return std::to_string(options.header_bytes) + "+" + std::to_string(options.footer_bytes);
+}
+
 // Plain files: records by number.
 Dataset indexed_fixed(const std::vector<std::string>& files, Bytes record,
                       const FixedLengthOptions& options) {
@@ -47,7 +51,7 @@ Dataset indexed_fixed(const std::vector<std::string>& files, Bytes record,
         open->files[at].pread_exact(out.data(), record, header + place * record);
         return Element{out};
       },
-      0, 0, files_identity(files)));
+      {.key = edges(options), .contents = files_identity(files)}));
 }
 
 // Compressed ones: a stream. The footer is known for one when the file ends behind it, so one of
@@ -90,7 +94,7 @@ Dataset streamed_fixed(const std::vector<std::string>& files, Bytes record,
           return {};
         };
       },
-      0, files_identity(files)));
+      {.key = edges(options), .contents = files_identity(files)}));
 }
 
 }  // namespace
@@ -108,7 +112,9 @@ uint64_t files_identity(const std::vector<std::string>& files) {
 Dataset fixed_length_record_dataset(const std::vector<std::string>& files, Bytes record_bytes,
                                     const FixedLengthOptions& options) {
   if (files.empty())
-    throw UserError("[data] fixed_length_record_dataset: expected files, received none");
+    throw UserError(
+        "[data] fixed_length_record_dataset: expected files, received none; list_files(pattern) "
+        "finds them");
   constexpr Bytes kMost = Bytes{1} << 31;
   if (record_bytes < 1 || record_bytes > kMost || options.header_bytes < 0 ||
       options.header_bytes > kMost || options.footer_bytes < 0 || options.footer_bytes > kMost)
@@ -134,7 +140,7 @@ Dataset cifar_dataset(const std::vector<std::string>& files, CifarKind kind) {
         *y.data_as<int32_t>() = open->read(i, x.data_as<uint8_t>());
         return Element{x, y};
       },
-      0, 0, files_identity(files)));
+      {.key = std::to_string(static_cast<int>(kind)), .contents = files_identity(files)}));
 }
 
 Dataset npy_dataset(const std::string& x, const std::string& y) {
@@ -145,21 +151,26 @@ Dataset npy_dataset(const std::string& x, const std::string& y) {
   };
   std::vector<std::string> files{x};
   if (!y.empty()) files.push_back(y);
-  return source_dataset(y.empty() ? array_source(x, open(x)) : array_source(x, open(x), open(y)),
-                        std::to_string(files_identity(files)));
+  return Dataset(
+      source_stage(y.empty() ? array_source(x, open(x)) : array_source(x, open(x), open(y)),
+                   {.contents = files_identity(files)}));
 }
 
 Dataset npz_dataset(const std::string& path) {
-  return source_dataset(npz_source(path), std::to_string(files_identity({path})));
+  return Dataset(source_stage(npz_source(path), {.contents = files_identity({path})}));
 }
 
 Dataset idx_dataset(const std::string& images, const std::string& labels) {
-  return source_dataset(idx_source(images, labels),
-                        std::to_string(files_identity({images, labels})));
+  return Dataset(
+      source_stage(idx_source(images, labels), {.contents = files_identity({images, labels})}));
 }
 
 Dataset synthetic_dataset(const SyntheticSpec& spec) {
-  return source_dataset(synthetic_source(spec), "synthetic " + std::to_string(spec.seed));
+  std::string key = "synthetic";
+  for (const auto number :
+       {spec.vocabulary, spec.classes, int64_t{spec.next_token}, static_cast<int64_t>(spec.seed)})
+    key += " " + std::to_string(number);
+  return source_dataset(synthetic_source(spec), key);
 }
 
 }  // namespace pl

@@ -65,9 +65,14 @@ class Batch final : public Stage {
     cardinality_ = groups(count, size, drop);
     indexable_ = this->input().indexable();
   }
+  // Fewer than asked for where there are no more.
+  int64_t most_rows() const {
+    const int64_t count = input().cardinality();
+    return count >= 0 ? std::clamp<int64_t>(count, 1, size_) : size_;
+  }
   Bytes out_bytes(const Sizing& sizing) const override {
     const ElementSpec& in = input().spec();
-    return in.known() ? granted(with_front(in, size_)) : size_ * input().out_bytes(sizing);
+    return in.known() ? rows_bytes(in, most_rows()) : times(most_rows(), input().out_bytes(sizing));
   }
   Bytes once(const Sizing& sizing) const override {
     return input().once(sizing) + out_bytes(sizing);
@@ -79,12 +84,13 @@ class Batch final : public Stage {
   std::string options() const override {
     return std::to_string(size_) + (drop_ ? ", drop_remainder" : "");
   }
+  std::string decides() const override { return options(); }
 
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     int64_t end = (i + 1) * size_;
     if (input().cardinality() >= 0) end = std::min(end, input().cardinality());
     if (direct()) return put_rows(run, epoch, i * size_, end);
-    Stack stack(name_, size_);
+    Stack stack(name_, end - i * size_);
     for (int64_t k = i * size_; k < end; ++k) stack.add(input().get(run, epoch, k));
     return stack.take();
   }
@@ -116,9 +122,9 @@ class Batch final : public Stage {
           : node_(node), input_(node.input().iterate(run, epoch)), figures_(run.figures(node)) {}
       bool next(Element& out) override {
         out.clear();
-        Stack stack(node_.name(), node_.size_);
+        Stack stack(node_.name(), node_.most_rows());
         Element in;
-        while (stack.count() < node_.size_ && input_->next(in)) stack.add(in);
+        while (stack.count() < node_.most_rows() && input_->next(in)) stack.add(in);
         if (stack.count() == 0 || (node_.drop_ && stack.count() < node_.size_)) return false;
         out = stack.take();
         ++figures_.elements;
@@ -149,7 +155,7 @@ class Unbatch final : public Stage {
     for (const FieldSpec& field : this->input().spec().fields)
       if (field.shape.rank() < 1)
         throw UserError("[data] " + name_ + ": expected elements with rows, received " +
-                        field.text());
+                        field.text() + "; batch() them first, or leave unbatch out");
     spec_ = without_front(this->input().spec());
     const int64_t count = this->input().cardinality();
     const Dim rows =
@@ -208,7 +214,8 @@ class Unbatch final : public Stage {
               rows_ = 0;
               throw DataError("[data] " + node_.name() +
                               ": expected as many rows in every field, received " +
-                              batch_[0].meta().text() + " and " + tensor.meta().text());
+                              batch_[0].meta().text() + " and " + tensor.meta().text() +
+                              "; cut or map them to one number");
             }
         }
         return true;
@@ -236,18 +243,19 @@ class Window final : public Stage {
   }
   int64_t span() const { return (size_ - 1) * stride_ + 1; }
   Bytes out_bytes(const Sizing& sizing) const override {
-    return spec_.known() ? granted(spec_) : size_ * input().out_bytes(sizing);
+    return spec_.known() ? granted(spec_) : times(size_, input().out_bytes(sizing));
   }
   Bytes once(const Sizing& sizing) const override {
     return input().once(sizing) + out_bytes(sizing);
   }
   Bytes floor(const Sizing& sizing) const override {
-    return input().floor(sizing) + span() * input().out_bytes(sizing) + out_bytes(sizing);
+    return input().floor(sizing) + times(span(), input().out_bytes(sizing)) + out_bytes(sizing);
   }
   std::string options() const override {
     return std::to_string(size_) + ", shift " + std::to_string(shift_) +
            (stride_ == 1 ? "" : ", stride " + std::to_string(stride_));
   }
+  std::string decides() const override { return options(); }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     Stack stack(name_, size_);
     for (int64_t j = 0; j < size_; ++j)
@@ -275,8 +283,17 @@ class Window final : public Stage {
           stack.add(held_[static_cast<size_t>(j * node_.stride_)]);
         out = stack.take();
         pass_ = node_.shift_;
+        ++at_;
         ++figures_.elements;
         return true;
+      }
+      // What lies in front of a window need not be seen, where it is known that there is one.
+      int64_t advance(int64_t count) override {
+        if (node_.cardinality() < 0) return Iterator::advance(count);
+        count = std::min(count, node_.cardinality() - at_);
+        at_ += count;
+        pass_ += count * node_.shift_;
+        return count;
       }
 
      private:
@@ -285,6 +302,7 @@ class Window final : public Stage {
       StageFigures& figures_;
       std::deque<Element> held_;
       int64_t pass_ = 0;  // of the input, before the next window
+      int64_t at_ = 0;    // windows so far
     };
     return std::make_unique<Iterate>(*this, run, epoch);
   }

@@ -268,6 +268,7 @@ class Snapshot final : public Kept {
   Snapshot(StageRef input, std::string folder, std::string key)
       : Kept("snapshot", std::move(input)), folder_(std::move(folder)), key_(std::move(key)) {}
   std::string options() const override { return folder_; }
+  std::string decides() const override { return key_; }
   Store& store(Run& run) const override {
     return run.keep<SnapshotStore>(*this, [&] {
       const uint64_t stages = fingerprint(input(), run.seed(), true);
@@ -280,12 +281,24 @@ class Snapshot final : public Kept {
   std::string folder_, key_;
 };
 
+void expect_end(const char* stage, const Stage& input) {
+  if (input.cardinality() == kInfiniteCardinality)
+    throw UserError("[data] " + std::string(stage) +
+                    ": expected data with an end, received data that are repeated for ever; put " +
+                    stage + "() in front of repeat(), or take(n) between them");
+}
+
 }  // namespace
 
 StageRef cache_stage(StageRef input, int64_t elements, Bytes bytes) {
+  expect_end("cache", *input);
+  if (elements < 0)
+    throw UserError("[data] cache: expected 0 or more elements in memory, received " +
+                    std::to_string(elements) + "; 0 is a share of the budget");
   return std::make_shared<Cache>(std::move(input), elements, bytes);
 }
 StageRef snapshot_stage(StageRef input, std::string folder, std::string key) {
+  expect_end("snapshot", *input);
   return std::make_shared<Snapshot>(std::move(input), std::move(folder), std::move(key));
 }
 

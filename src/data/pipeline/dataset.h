@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/pipeline/generator.h"
@@ -24,10 +25,13 @@ class ByteCount {
   ByteCount() = default;
   ByteCount(const char* text);  // throws UserError
   ByteCount(const std::string& text) : ByteCount(text.c_str()) {}
-  ByteCount(std::integral auto bytes) : bytes_(static_cast<Bytes>(bytes)) {}
+  // Throws UserError for what is below 0 or above 2^62.
+  ByteCount(std::integral auto bytes)
+      : ByteCount(std::in_place, bytes < 0, static_cast<uint64_t>(bytes)) {}
   Bytes value() const { return bytes_; }
 
  private:
+  ByteCount(std::in_place_t, bool negative, uint64_t bytes);
   Bytes bytes_ = 0;  // 0: not given
 };
 
@@ -50,9 +54,12 @@ struct MapOptions {
   // What the function holds, such as lists of files: on the bill, but no part of the budget.
   ByteCount beside = {};
   std::string name = "map";
-  // Which of the functions of this name it is, for snapshots: one made with another is not reused.
+  // Which of the functions of this name it is: snapshots and positions of others are not taken.
   std::string key = {};
 };
+
+// Of options that were checked; throws UserError.
+int64_t parallel_calls(const MapOptions& options);
 
 struct ShuffleOptions {
   ByteCount bytes = {};  // over streams: of the buffer, instead of a number of elements
@@ -131,6 +138,7 @@ class DatasetIterator;
 struct InterleaveOptions {
   ElementSpec spec = {};  // required: what the inner data sets yield
   int64_t cycle_length = 1, block_length = 1;
+  ByteCount max_bytes = {};    // of an element whose dimensions are not known
   ByteCount inner_bytes = {};  // floor of an inner data set; default: two elements and 256 KiB
 };
 
@@ -144,7 +152,7 @@ class Dataset {
   explicit Dataset(StageRef node);  // of a stage of your own (stage.h)
 
   // Rows of the tensors. Fields are called x, y, sample_weight unless names are given. The tensors
-  // are held, not copied, and are no part of the budget.
+  // are held and are no part of the budget; elements are copies of their rows, to be written to.
   static Dataset from_tensor_slices(const Tensors& tensors);
   static Dataset from_tensor_slices(const std::vector<NamedField>& fields);
   static Dataset from_tensors(const Tensors& tensors);  // one element
@@ -213,7 +221,8 @@ class Dataset {
   Dataset snapshot(const std::string& folder, const SnapshotOptions& options = {}) const;
   Dataset prefetch(int64_t buffer_size, const PrefetchOptions& options = {}) const;
   Dataset prefetch(const PrefetchOptions& options) const;
-  // Elements that raise DataError are left out, counted and named (report()).
+  // Elements that raise DataError (std::runtime_error in functions is one) are left out, counted
+  // and named (report()); mistakes in programs and a lack of memory are not.
   Dataset ignore_errors(bool log_warning = false) const;
   Dataset with_options(const DatasetOptions& options) const;
 
@@ -229,19 +238,27 @@ class Dataset {
   // cannot use it, with tensors, tables and threads beside it.
   Bytes bill() const;
 
+  // Epoch `epoch`: always the same one.
   DatasetIterator iterate(uint64_t epoch = 0) const;
+  // Loops (`for (const Element& e : data)`) over a data set and its copies are epochs 0, 1, 2 and
+  // so on: each has another order, the same in each run of the program, and caches stay.
   DatasetIterator begin() const;
   std::nullptr_t end() const { return nullptr; }
 
  private:
+  friend class DatasetIterator;
+  struct Loops;
+  static std::shared_ptr<Loops> new_loops();
   static Dataset make_generator(std::function<std::function<std::optional<Element>()>()> factory,
                                 const ElementSpec& spec, const GeneratorOptions& options);
   Dataset with(StageRef node) const;
+  Dataset shuffled_by(int64_t buffer_size, const ShuffleOptions& options) const;
   Dataset mapped(std::function<Element(const Element&, uint64_t)> function,
                  const MapOptions& options, bool random) const;
 
   StageRef node_;
   DatasetOptions options_;
+  std::shared_ptr<Loops> loops_;
 };
 
 // A running pipeline. One thread at a time. Elements outlive it.
@@ -256,7 +273,8 @@ class DatasetIterator {
   std::optional<Element> next();
   // Begins an epoch; caches stay.
   void start(uint64_t epoch);
-  int64_t advance(int64_t count);  // passes over elements; how many there were
+  // Passes over elements; how many there were. Nothing is made where places are known.
+  int64_t advance(int64_t count);
 
   // Where it stands: epoch and elements delivered; 32 bytes. A pipeline made of the same stages
   // goes on with exactly the next element, with whatever threads and budget.
@@ -274,13 +292,17 @@ class DatasetIterator {
 
  private:
   friend class Dataset;
+  explicit DatasetIterator(const Dataset& dataset);  // that does not run yet
+  void make_run();
+  void finish() noexcept;
+
   Dataset dataset_;
   std::unique_ptr<Run> run_;
   IteratorRef root_;
   uint64_t epoch_ = 0;
   int64_t delivered_ = 0;
   Element current_;
-  bool ended_ = false;
+  bool ended_ = false, loop_ = false;
 };
 
 }  // namespace pl

@@ -1,13 +1,17 @@
 #include "data/pipeline/dataset_source.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
+#include "data/pipeline/stages.h"
 #include "data/pipeline/workers.h"
 
 namespace pl {
@@ -75,6 +79,11 @@ class ElementSource : public Source {
   const Dataset dataset_;
   std::vector<Field> fields_;
   Bytes resident_ = 0;
+
+  // Whether values are to be checked as they are read.
+  bool limited() const {
+    return std::any_of(limits_.begin(), limits_.end(), [](const Limit& l) { return l.count > 0; });
+  }
 
  private:
   void add_field(const FieldSpec& given, size_t f, bool batches) {
@@ -186,16 +195,30 @@ class DatasetSource final : public ElementSource {
 // Samples by index, each made by one of a few threads straight for its place.
 class IndexedSource final : public ElementSource {
  public:
-  IndexedSource(const Dataset& dataset, int threads, std::optional<ValueRange> labels)
-      : ElementSource(dataset, false), threads_(std::max(1, threads)) {
-    if (labels && fields_.size() > 1) fields_[1].range = labels;
+  IndexedSource(const Dataset& dataset, const IndexedOptions& options)
+      : ElementSource(dataset, false), options_(options), threads_(std::max(1, options.threads)) {
+    for (size_t f = 0; f < std::min(fields_.size(), options.ranges.size()); ++f)
+      fields_[f].range = options.ranges[f];
     const Stage& stage = *dataset.stage();
+    puts_ = stage.puts();
+    for (size_t f = 0; f < fields_.size(); ++f)
+      puts_ = puts_ && fields_[f].sample.dtype == dataset.element_spec().fields[f].dtype;
     if (!stage.indexable() || stage.cardinality() < 1)
       throw UserError("[data] " + name() +
-                      ": expected samples that can be got by index, received a stream or none");
+                      ": expected samples that can be got by index, received a stream or none; " +
+                      "cache() does not make it one, an indexed source does");
     const Bytes each = stage.once(sizing());
     budget_ = threads_ * each;
-    resident_ = budget_ + beside(stage) + threads_ * SmallThread::kStack / 2;
+    resident_ = kOverhead + budget_ + beside(stage) +
+                (threads_ > 1 ? threads_ * SmallThread::kStack / 2 : 0);
+  }
+  ~IndexedSource() override {
+    if (skipped_.size() > kNamed)
+      std::fprintf(stderr, "plimsoll: %s: skipped %zu samples in all\n", name().c_str(),
+                   skipped_.size());
+  }
+  std::string name() const override {
+    return options_.name.empty() ? ElementSource::name() : options_.name;
   }
   int64_t size() const override { return dataset_.cardinality(); }
   void begin_epoch(int64_t epoch) override { epoch_ = static_cast<uint64_t>(epoch); }
@@ -208,6 +231,11 @@ class IndexedSource final : public ElementSource {
       run_->workers().set_priority(Priority::equal);  // nothing is computed meanwhile
     }
     Batch batch{indices, destinations};
+    if (threads_ == 1) {
+      const MemoryScope scope(run_->ledger().memory());
+      for (size_t k = 0; k < indices.size(); ++k) put(batch, k);
+      return;
+    }
     std::vector<std::shared_ptr<Lane>> lanes;
     for (int t = 0; t < threads_; ++t) {
       lanes.push_back(std::make_shared<Lane>(*this, batch));
@@ -257,13 +285,50 @@ class IndexedSource final : public ElementSource {
     return sum;
   }
   void put(Batch& batch, size_t k) const {
-    const Element element = dataset_.stage()->get(*run_, epoch_, batch.indices[k]);
+    constexpr int kTries = 1000;
+    int64_t i = batch.indices[k];
+    for (int attempt = 0; options_.skip_errors; ++attempt) {
+      try {
+        if (!known_bad(i)) return put_one(batch, k, i);
+      } catch (const DataError& error) {
+        if (attempt == kTries) throw;
+        note(i, error.what());
+      }
+      i = (i + 1) % size();
+    }
+    put_one(batch, k, i);
+  }
+  void put_one(const Batch& batch, size_t k, int64_t i) const {
+    std::array<char*, 3> to{};
+    bool all = puts_ && !limited();
+    for (size_t f = 0; f < fields_.size(); ++f) {
+      all = all && batch.destinations[f];
+      if (batch.destinations[f])
+        to[f] = static_cast<char*>(batch.destinations[f]) +
+                static_cast<Bytes>(k) * fields_[f].sample.bytes();
+    }
+    if (all) return dataset_.stage()->put(*run_, epoch_, i, {to.data(), fields_.size()});
+    const Element element = dataset_.stage()->get(*run_, epoch_, i);
     for (size_t f = 0; f < fields_.size(); ++f)
-      if (char* to = static_cast<char*>(batch.destinations[f]))
-        copy(f, element[f], 1, to + static_cast<Bytes>(k) * fields_[f].sample.bytes());
+      if (to[f]) copy(f, element[f], 1, to[f]);
+  }
+  bool known_bad(int64_t i) const {
+    const std::lock_guard lock(skipped_mutex_);
+    return skipped_.contains(i);
+  }
+  void note(int64_t i, const char* message) const {
+    const std::lock_guard lock(skipped_mutex_);
+    if (!skipped_.insert(i).second || skipped_.size() > kNamed) return;
+    std::fprintf(stderr, "plimsoll: skipped: %s\n", message);
   }
 
+  static constexpr Bytes kOverhead = 256 * kKiB;  // the run, the stages and their code
+  static constexpr size_t kNamed = 16;
+  const IndexedOptions options_;
   const int threads_;
+  bool puts_ = false;  // samples go straight to their places
+  mutable std::mutex skipped_mutex_;
+  mutable std::set<int64_t> skipped_;
   Bytes budget_ = 0;
   uint64_t epoch_ = 0;
   std::unique_ptr<Run> run_;  // made at the first read
@@ -275,29 +340,63 @@ std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps) {
   return std::make_unique<DatasetSource>(dataset, steps);
 }
 
-Dataset source_dataset(std::shared_ptr<Source> source, const std::string& key) {
-  ElementSpec spec;
-  for (const Field& field : source->fields())
-    spec.fields.push_back({field.name, field.sample.dtype, field.sample.shape});
-  const int64_t count = source->size();
-  auto mutex = std::make_shared<std::mutex>();
-  return Dataset::from_reader(
-      count,
-      [source = std::move(source), mutex, spec](int64_t i) {
-        Element out;
-        std::vector<void*> places;
-        for (const FieldSpec& field : spec.fields)
-          places.push_back(out.emplace_back(Meta{field.dtype, field.shape}).data());
-        const std::lock_guard lock(*mutex);
-        source->read({&i, 1}, places);
-        return out;
-      },
-      spec, {.key = key});
+namespace {
+
+class SourceStage final : public Stage {
+ public:
+  SourceStage(std::shared_ptr<Source> source, SourceFacts facts)
+      : Stage("source", {}), source_(std::move(source)), facts_(std::move(facts)) {
+    for (const Field& field : source_->fields())
+      spec_.fields.push_back({field.name, field.sample.dtype, field.sample.shape});
+    cardinality_ = source_->size();
+    indexable_ = true;
+  }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
+  Bytes beside() const override { return source_->resident_bytes(); }
+  std::string decides() const override { return facts_.key; }
+  uint64_t contents() const override { return facts_.contents; }
+  Element get(Run& run, uint64_t epoch, int64_t i) const override {
+    Element out;
+    std::vector<char*> places;
+    for (const FieldSpec& field : spec_.fields)
+      places.push_back(out.emplace_back(Meta{field.dtype, field.shape}).data_as<char>());
+    put(run, epoch, i, places);
+    return out;
+  }
+  bool puts() const override { return true; }
+  void put(Run&, uint64_t, int64_t i, std::span<char* const> to) const override {
+    guarded(name_, i, [&] {
+      const std::lock_guard lock(mutex_);
+      places_.assign(to.begin(), to.end());
+      source_->read({&i, 1}, places_);
+    });
+  }
+
+ private:
+  const std::shared_ptr<Source> source_;
+  const SourceFacts facts_;
+  mutable std::mutex mutex_;  // of the source and what follows
+  mutable std::vector<void*> places_;
+};
+
+}  // namespace
+
+StageRef source_stage(std::shared_ptr<Source> source, SourceFacts facts) {
+  return std::make_shared<SourceStage>(std::move(source), std::move(facts));
 }
 
-std::unique_ptr<Source> indexed_source(const Dataset& samples, int threads,
-                                       std::optional<ValueRange> labels) {
-  return std::make_unique<IndexedSource>(samples, threads, labels);
+Dataset source_dataset(std::shared_ptr<Source> source, const std::string& key) {
+  return Dataset(source_stage(std::move(source), {.key = key}));
+}
+
+std::unique_ptr<Source> indexed_source(const Dataset& samples, const IndexedOptions& options) {
+  return std::make_unique<IndexedSource>(samples, options);
+}
+
+std::unique_ptr<Source> through_pipeline(std::unique_ptr<Source> source) {
+  IndexedOptions options{.name = source->name()};
+  for (const Field& field : source->fields()) options.ranges.push_back(field.range);
+  return indexed_source(source_dataset(std::move(source)), options);
 }
 
 }  // namespace pl

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "data/pipeline/dataset.h"
 #include "data/source.h"
@@ -22,8 +25,18 @@ Dataset source_dataset(std::shared_ptr<Source> source, const std::string& key = 
 // batches and shuffles. A batch is made by `threads` threads when it is read, each sample in its
 // place, so nothing is held between steps, and cores that train do not share them with cores that
 // read.
-// `labels`: the range of y where it is known; otherwise labels are checked as they are read.
-std::unique_ptr<Source> indexed_source(const Dataset& samples, int threads,
-                                       std::optional<ValueRange> labels = {});
+struct IndexedOptions {
+  int threads = 1;
+  std::string name = {};  // for messages; empty: the last stage's
+  // Of each field, where it is known; otherwise labels are checked as they are read.
+  std::vector<std::optional<ValueRange>> ranges = {};
+  // The place of a sample that raises DataError is taken by the next good one; it is named on
+  // stderr and counted.
+  bool skip_errors = false;
+};
+std::unique_ptr<Source> indexed_source(const Dataset& samples, const IndexedOptions& options = {});
+// The samples of a Source through a pipeline, straight to where they are wanted: what is known of
+// its values stays known.
+std::unique_ptr<Source> through_pipeline(std::unique_ptr<Source> source);
 
 }  // namespace pl

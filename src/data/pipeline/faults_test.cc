@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <system_error>
 
 #include "base/file.h"
 #include "data/image/encode_png.h"
@@ -140,11 +141,11 @@ TEST(Faults, FunctionsThatThrow) {
   };
   expect_part(failure<DataError>([&] { return generator(9, true).shuffle(4); }),
               "element 9: the sensor is off");
-  expect_part(failure<DataError>([&] { return generator(9, false).cache(); }), "element 9");
+  expect_part(failure<UserError>([&] { return generator(9, false).cache(); }), "element 9");
   expect_part(failure<DataError>([&] {
                 return Dataset::range(50).map(
                     [](const Element& in) -> Element {
-                      if (number(in) == 31) throw std::bad_alloc();
+                      if (number(in) == 31) throw std::system_error(EIO, std::generic_category());
                       return in;
                     },
                     {.num_parallel_calls = 4});

@@ -29,7 +29,8 @@ Tensor bytes_tensor(std::string_view text) {
 
 void require_files(const std::vector<std::string>& files, const char* what) {
   if (files.empty())
-    throw UserError("[data] " + std::string(what) + ": expected files, received none");
+    throw UserError("[data] " + std::string(what) +
+                    ": expected files, received none; list_files(pattern) finds them");
 }
 
 // Records at places of several files, found by number.
@@ -56,20 +57,23 @@ Dataset indexed_records(const std::vector<std::string>& files) {
   }
   const auto count = static_cast<int64_t>(shards->places.size());
   const Bytes longest = shards->longest;
-  return Dataset(reader_stage(
-      "tfrecord", bytes_spec("record"), count,
-      [shards = std::shared_ptr<const Shards>(shards)](int64_t i) {
-        const Shards::Place& place = shards->places[static_cast<size_t>(i)];
-        Tensor record = bytes_tensor(place.at.bytes);
-        read_tfrecord(shards->files[static_cast<size_t>(place.file)], place.at, record.data());
-        return Element{record};
-      },
-      longest, 0, files_identity(files)));
+  return Dataset(reader_stage("tfrecord", bytes_spec("record"), count,
+                              [shards = std::shared_ptr<const Shards>(shards)](int64_t i) {
+                                const Shards::Place& place = shards->places[static_cast<size_t>(i)];
+                                Tensor record = bytes_tensor(place.at.bytes);
+                                read_tfrecord(shards->files[static_cast<size_t>(place.file)],
+                                              place.at, record.data());
+                                return Element{record};
+                              },
+                              {.max_bytes = longest,
+                               .beside = static_cast<Bytes>(count * sizeof(Shards::Place)),
+                               .contents = files_identity(files)}));
 }
 
 Dataset streamed_records(const std::vector<std::string>& files, const RecordOptions& options) {
   const Bytes most = options.max_bytes.value();
-  return Dataset::from_generator(
+  return Dataset(generator_stage(
+      bytes_spec("record"),
       [files, most] {
         return [files, most, at = size_t{0},
                 reader = std::shared_ptr<TfRecordReader>()]() mutable -> std::optional<Element> {
@@ -89,8 +93,7 @@ Dataset streamed_records(const std::vector<std::string>& files, const RecordOpti
           return {};
         };
       },
-      bytes_spec("record"),
-      {.max_bytes = options.max_bytes, .key = std::to_string(files_identity(files))});
+      {.max_bytes = most, .contents = files_identity(files)}));
 }
 
 Tensor numbers_of(const Feature* feature, const FieldSpec& spec) {
@@ -162,7 +165,9 @@ std::vector<std::string> list_files(const std::string& pattern) {
   }
   globfree(&found);
   if (files.empty())
-    throw DataError("[data] " + pattern + ": expected files that match, received none");
+    throw DataError("[data] " + pattern +
+                    ": expected files that match, received none; patterns are a shell's, and "
+                    "folders do not count");
   std::sort(files.begin(), files.end());  // by bytes, whatever the locale
   return files;
 }
@@ -185,7 +190,7 @@ Dataset parse_examples(const Dataset& records, const std::vector<FieldSpec>& fea
       throw UserError(
           "[data] parse_examples: expected float32 or int64 of a known shape, or uint8 (?,), "
           "received " +
-          feature.text());
+          feature.text() + "; a map behind it makes other dtypes of them");
   }
   parse.spec = ElementSpec{features};
   return records.map(
@@ -202,13 +207,14 @@ Dataset parse_examples(const Dataset& records, const std::vector<FieldSpec>& fea
 
 Dataset text_line_dataset(const std::vector<std::string>& files, const RecordOptions& options) {
   require_files(files, "text_line_dataset");
-  const Bytes most = options.max_bytes.value() > 0 ? options.max_bytes.value() : 64 * kKiB;
+  const Bytes given = options.max_bytes.value(), most = given > 0 ? given : 64 * kKiB;
   struct State {
     std::optional<ByteStream> stream;
     std::string piece, line;
     size_t at = 0;
   };
-  return Dataset::from_generator(
+  return Dataset(generator_stage(
+      bytes_spec("line"),
       [files, most] {
         return [files, most, file = size_t{0},
                 state = std::make_shared<State>()]() mutable -> std::optional<Element> {
@@ -245,7 +251,7 @@ Dataset text_line_dataset(const std::vector<std::string>& files, const RecordOpt
           return {};
         };
       },
-      bytes_spec("line"), {.max_bytes = most, .key = std::to_string(files_identity(files))});
+      {.max_bytes = given, .most = most, .contents = files_identity(files)}));
 }
 
 Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<FieldSpec>& columns,
@@ -255,14 +261,15 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
     const bool number = size_of(column.dtype) >= 4;
     if (!number || column.shape.rank() != 0)
       throw UserError("[data] csv_dataset: expected numbers of 32 or 64 bits, received " +
-                      column.text());
+                      column.text() + "; text_line_dataset has whole lines");
   }
   struct State {
     std::unique_ptr<CsvReader> reader;
     std::vector<size_t> places;
     std::vector<std::string_view> fields;
   };
-  return Dataset::from_generator(
+  return Dataset(generator_stage(
+      ElementSpec{columns},
       [files, columns, options] {
         return [files, columns, options, file = size_t{0},
                 state = std::make_shared<State>()]() mutable -> std::optional<Element> {
@@ -287,7 +294,9 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
           return {};
         };
       },
-      ElementSpec{columns}, {.key = std::to_string(files_identity(files))});
+      {.key = std::string(1, options.delimiter) + (options.header ? " header" : "") +
+              (options.skip_empty_lines ? "" : " empty lines"),
+       .contents = files_identity(files)}));
 }
 
 Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std::string>& parts) {
@@ -325,6 +334,8 @@ Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std
   for (const std::string& part : parts)
     spec.fields.push_back({part, Dtype::uint8, Shape{kUnknown}});
   const auto count = static_cast<int64_t>(archive->samples.size());
+  const auto index_bytes = static_cast<Bytes>(
+      archive->samples.size() * (sizeof(Sample) + parts.size() * sizeof(RecordPlace)));
   return Dataset(reader_stage(
       "tar", spec, count,
       [archive = std::shared_ptr<const Archive>(archive)](int64_t i) {
@@ -337,7 +348,7 @@ Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std
         }
         return out;
       },
-      longest, 0, files_identity(files)));
+      {.max_bytes = longest, .beside = index_bytes, .contents = files_identity(files)}));
 }
 
 Dataset decode_images(const Dataset& data, const std::string& field, const DecodeOptions& decode,
@@ -350,30 +361,31 @@ Dataset decode_images(const Dataset& data, const std::string& field, const Decod
                                [&](const FieldSpec& f) { return f.name == field; });
   if (at == spec.fields.end() || at->dtype != Dtype::uint8)
     throw UserError("[data] " + map.name + ": expected bytes in a field " + field +
-                    ", received elements of " + spec.text());
+                    ", received elements of " + spec.text() + "; name the field that has them");
+  expect_image_size(map.name.c_str(), decode.size);
   at->shape = Shape{decode.size.height, decode.size.width, 3};
   const auto place = static_cast<size_t>(at - spec.fields.begin());
   const Meta meta{Dtype::uint8, at->shape};
-  map.spec = spec;
-  if (map.scratch.value() == 0) map.scratch = decode.scratch;
-  if (map.max_bytes.value() == 0 && !spec.known()) {
-    // The others' bytes are the input's, whose bound is the input's business.
-    const Sizing sizing{.unknown = 1 * kMiB, .cache = 0};
-    map.max_bytes = granted(meta.bytes()) + data.stage()->out_bytes(sizing);
-  }
+  MapFacts facts{.spec = spec,
+                 .parallel = parallel_calls(map),
+                 .max_bytes = map.max_bytes.value(),
+                 .bytes_per_byte = 1,  // the other fields are the input's
+                 .more_bytes = meta.bytes(),
+                 .scratch = map.scratch.value() > 0 ? map.scratch.value() : decode.scratch,
+                 .beside = map.beside.value(),
+                 .random = random_crop.has_value(),
+                 .key = map.key + "|" + field + "|" + decode_key(decode, random_crop)};
   const auto read = [place, meta](const Element& in, const DecodeOptions& how) {
     Element out = in;
     out[place] = Tensor(meta);
     decode_image("an image", in[place], how, out[place].data_as<uint8_t>());
     return out;
   };
-  if (!random_crop)
-    return data.map([read, decode](const Element& in) { return read(in, decode); }, map);
-  return data.map_random(
-      [read, decode, crop = *random_crop](const Element& in, uint64_t number) {
-        return read(in, with_random_crop(decode, crop, number));
-      },
-      map);
+  const auto function = [read, decode, random_crop](const Element& in, uint64_t number) {
+    return read(in, random_crop ? with_random_crop(decode, *random_crop, number) : decode);
+  };
+  return Dataset(map_stage(data.stage(), function, std::move(facts), map.name))
+      .with_options(data.options());
 }
 
 }  // namespace pl

@@ -16,6 +16,7 @@ namespace {
 using testing::expect_data_error;
 using testing::golden_file;
 using testing::read_bytes;
+using testing::tar_entry;
 using testing::TempFolder;
 using testing::write_bytes;
 
@@ -114,26 +115,6 @@ TEST(CsvDataset, ReadsColumnsByName) {
         numbers(csv_dataset({folder / "t.csv"}, {{"b", Dtype::int64, Shape()}}));
       },
       "line 2, column b");
-}
-
-std::string tar_entry(const std::string& name, const std::string& bytes) {
-  std::string header(512, '\0');
-  header.replace(0, name.size(), name);
-  header.replace(100, 7, "0000644");
-  char size[13];
-  std::snprintf(size, sizeof(size), "%011zo", bytes.size());
-  header.replace(124, 11, size);
-  header[156] = '0';
-  header.replace(257, 8, std::string("ustar\00000", 8));
-  header.replace(148, 8, "        ");
-  unsigned sum = 0;
-  for (unsigned char c : header) sum += c;
-  char check[8];
-  std::snprintf(check, sizeof(check), "%06o", sum);
-  header.replace(148, 7, std::string(check, 7));
-  std::string padded = bytes;
-  padded.resize((bytes.size() + 511) / 512 * 512, '\0');
-  return header + padded;
 }
 
 TEST(TarDataset, SamplesAreNeighboursOfOneName) {

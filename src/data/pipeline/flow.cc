@@ -55,6 +55,9 @@ class Interleave final : public Stage {
         facts_(std::move(facts)) {
     spec_ = facts_.spec;
   }
+  Bytes out_bytes(const Sizing& sizing) const override {
+    return bound_of(spec_, facts_.max_bytes, sizing);
+  }
   Bytes inner(const Sizing& sizing) const {
     return facts_.inner > 0 ? facts_.inner : 2 * out_bytes(sizing) + 256 * kKiB;
   }
@@ -67,6 +70,7 @@ class Interleave final : public Stage {
     return "cycle " + std::to_string(facts_.cycle) +
            (facts_.block == 1 ? "" : ", block " + std::to_string(facts_.block));
   }
+  std::string decides() const override { return options(); }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
     class Iterate final : public Iterator {
@@ -76,6 +80,7 @@ class Interleave final : public Stage {
             run_(run),
             epoch_(epoch),
             input_(node.input().iterate(run, epoch)),
+            bound_(node.out_bytes(run.sizing())),
             figures_(run.figures(node)),
             lanes_(static_cast<size_t>(node.facts_.cycle)) {}
       bool next(Element& out) override {
@@ -92,6 +97,10 @@ class Interleave final : public Stage {
             if (++taken_ == block) turn();
             ++figures_.elements;
             check_element(node_.spec(), out, node_.name());
+            if (granted(out) > bound_)
+              throw DataError("[data] " + node_.name() + ": expected an element of at most " +
+                              format_bytes(bound_) + ", received " + format_bytes(granted(out)) +
+                              "; give the stage a larger max_bytes");
             return true;
           }
           lane = {};
@@ -133,6 +142,7 @@ class Interleave final : public Stage {
       Run& run_;
       const uint64_t epoch_;
       IteratorRef input_;
+      const Bytes bound_;
       StageFigures& figures_;
       std::vector<Lane> lanes_;
       size_t at_ = 0;

@@ -19,10 +19,17 @@ inline Stage::Rows rows_of(int64_t samples, int64_t size, bool drop) {
   return {size, drop ? samples / size * size : samples, false};
 }
 
+// Of so many rows of a known spec.
+inline Bytes rows_bytes(const ElementSpec& spec, int64_t rows) {
+  Bytes sum = 0;
+  for (const FieldSpec& field : spec.fields) sum += granted(times(rows, field.known_bytes()));
+  return sum;
+}
+
 inline void expect_positive(const char* stage, const char* what, int64_t value) {
   if (value < 1 || value > (int64_t{1} << 31))
     throw UserError("[data] " + std::string(stage) + ": " + what +
-                    ": expected a positive number below 2^31, received " + std::to_string(value));
+                    ": expected a number from 1 to 2^31, received " + std::to_string(value));
 }
 
 }  // namespace pl

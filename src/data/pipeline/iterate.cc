@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
@@ -13,22 +14,64 @@ namespace pl {
 namespace {
 
 constexpr Bytes kDefaultBudget = 64 * kMiB;
-constexpr Bytes kSmallestUnknown = 64 * kKiB;
+constexpr Bytes kMostBudget = Bytes{1} << 50;
 constexpr Bytes kOverhead = 256 * kKiB;  // queues, handles, the stages themselves
-
-Sizing sizing_for(Bytes budget) {
-  return {.unknown = granted(std::max(budget / 8, kSmallestUnknown)), .cache = granted(budget / 4)};
-}
+// Bounds of elements whose size nobody said: the least that a budget is shared down to, the least
+// where there is no budget, and the most.
+constexpr Bytes kLeastUnknown = 4 * kKiB, kCommonUnknown = 64 * kKiB, kMostUnknown = kGiB;
 
 // The consumer may hold an element while the next one is made.
 Bytes floor_of(const Stage& root, const Sizing& sizing) {
   return root.floor(sizing) + root.out_bytes(sizing);
 }
 
+// The largest number of pages in [low, high] whose floor is within `room`; low if there is none.
+template <class Make>
+Bytes largest_share(const Stage& root, Bytes room, Bytes low, Bytes high, const Make& make) {
+  if (high <= low || floor_of(root, make(high)) <= room) return std::max(low, high);
+  while (high - low > granted(Bytes{1})) {
+    const Bytes middle = granted(low + (high - low) / 2 - 1);
+    if (middle >= high) break;
+    (floor_of(root, make(middle)) <= room ? low : high) = middle;
+  }
+  return low;
+}
+
+Sizing least_sizing(Bytes unknown) { return {.unknown = unknown, .cache = 0}; }
+
+// Elements of unknown size get an eighth of the budget, or less where stages hold many of them, so
+// that a quarter stays for working ahead; a cache a quarter, or what the others leave.
+Sizing sizing_for(const Stage& root, Bytes budget, Bytes least_unknown) {
+  const Bytes room = budget - budget / 4;
+  const Bytes most = std::min(granted(budget / 8), kMostUnknown);
+  const bool roomy = floor_of(root, least_sizing(least_unknown)) <= room;
+  Sizing sizing =
+      least_sizing(largest_share(root, roomy ? room : budget, least_unknown, most, least_sizing));
+  sizing.cache = largest_share(root, budget, 0, granted(budget / 4), [&](Bytes cache) {
+    return Sizing{.unknown = sizing.unknown, .cache = cache};
+  });
+  return sizing;
+}
+Sizing sizing_for(const Dataset& data, Bytes budget) {
+  return sizing_for(*data.stage(), budget,
+                    data.options().memory.value() > 0 ? kLeastUnknown : kCommonUnknown);
+}
+
+// Stages whose elements have no bound although what goes into them has one.
+std::string unsized_stages(const Stage& root) {
+  const auto unsized = [](const Stage& node) {
+    return node.out_bytes(least_sizing(kLeastUnknown)) != node.out_bytes(least_sizing(kGiB));
+  };
+  std::string names;
+  for (const Stage* node : all_stages(root)) {
+    bool first = unsized(*node);
+    for (const StageRef& input : node->inputs()) first = first && !unsized(*input);
+    if (first) names += (names.empty() ? "" : ", ") + node->name();
+  }
+  return names;
+}
+
 int threads_of(const DatasetOptions& options) {
-  if (options.threads < 0 || options.threads > 1024)
-    throw UserError("[data] threads: expected 0 to 1024, received " +
-                    std::to_string(options.threads));
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   return options.threads > 0 ? options.threads : std::max(1, cores);
 }
@@ -65,6 +108,8 @@ std::string floor_table(const Stage& root, const Sizing& sizing) {
   return text + pad("the consumer", 28) + format_bytes(root.out_bytes(sizing));
 }
 
+constexpr int64_t kMostEndless = int64_t{1} << 48;
+
 struct Position {
   char magic[8] = {'p', 'l', 'd', 'a', 't', 'a', '1', 0};
   uint64_t fingerprint = 0, epoch = 0;
@@ -74,38 +119,42 @@ static_assert(sizeof(Position) == 32);
 
 }  // namespace
 
-Bytes Dataset::minimum_bytes() const {
-  // The bound of unknown elements is a share of the budget, so their floor is looked for.
-  const Bytes asked = options_.memory.value() > 0 ? options_.memory.value() : kDefaultBudget;
-  const Bytes known = floor_of(*node_, sizing_for(0));
-  return std::min(known, floor_of(*node_, sizing_for(asked)));
+Dataset Dataset::with_options(const DatasetOptions& options) const {
+  if (options.threads < 0 || options.threads > 1024)
+    throw UserError(
+        "[data] with_options: threads: expected 1 to 1024, or 0 for the cores, "
+        "received " +
+        std::to_string(options.threads));
+  if (options.memory.value() > kMostBudget)
+    throw UserError("[data] with_options: memory: expected at most 1 PiB, received " +
+                    std::to_string(options.memory.value()) + " bytes; leave it out for none");
+  Dataset made = with(node_);
+  made.options_ = options;
+  return made;
 }
 
+Bytes Dataset::minimum_bytes() const { return floor_of(*node_, least_sizing(kLeastUnknown)); }
+
 Bytes Dataset::budget() const {
-  const Bytes asked = options_.memory.value();
-  if (asked <= 0) {
-    if (floor_of(*node_, sizing_for(kDefaultBudget)) <= kDefaultBudget) return kDefaultBudget;
-    Bytes budget = kDefaultBudget;
-    for (int i = 0; i < 40 && floor_of(*node_, sizing_for(budget)) > budget; ++i)
-      budget = floor_of(*node_, sizing_for(budget));
-    if (floor_of(*node_, sizing_for(budget)) <= budget) return budget;
-  } else if (floor_of(*node_, sizing_for(asked)) <= asked) {
-    return asked;
-  }
-  const Sizing sizing = sizing_for(asked > 0 ? asked : kDefaultBudget);
-  throw DoesNotFit("[data] " + node_->name() + ": expected memory of at least " +
-                   format_bytes(floor_of(*node_, sizing)) +
-                   " for one element at a time, received " + format_bytes(asked) +
-                   "; raise it, make batches or buffers smaller, or give max_bytes where sizes are "
-                   "unknown" +
-                   floor_table(*node_, sizing));
+  const Bytes asked = options_.memory.value(), least = minimum_bytes();
+  if (asked <= 0) return std::max(kDefaultBudget, floor_of(*node_, least_sizing(kCommonUnknown)));
+  if (asked >= least) return asked;
+  const std::string unsized = unsized_stages(*node_);
+  throw DoesNotFit(
+      "[data] " + node_->name() + ": expected memory of at least " + format_bytes(least) +
+      " for one element at a time, received " + format_bytes(asked) + "; " +
+      (unsized.empty() ? ""
+                       : "say how large elements are at most (max_bytes of " + unsized +
+                             ", here taken for " + format_bytes(kLeastUnknown) + "), or ") +
+      "make batches or buffers smaller, or raise memory" +
+      floor_table(*node_, least_sizing(kLeastUnknown)));
 }
 
 Bytes Dataset::bill() const {
   const std::vector<const Stage*> list = all_stages(*node_);
   const int threads = threads_of(options_);
   const Bytes budget = this->budget();
-  const Sizing sizing = sizing_for(budget);
+  const Sizing sizing = sizing_for(*this, budget);
   Bytes bytes = kOverhead;
   bool workers = false;
   for (const Stage* stage : list) {
@@ -118,16 +167,44 @@ Bytes Dataset::bill() const {
 }
 
 DatasetIterator::DatasetIterator(const Dataset& dataset, uint64_t epoch) : dataset_(dataset) {
-  const Bytes budget = dataset.budget();
-  const Sizing sizing = sizing_for(budget);
-  run_ = std::make_unique<Run>(dataset.stage(), budget, floor_of(*dataset.stage(), sizing), sizing,
-                               threads_of(dataset.options()), dataset.options().seed);
+  make_run();
   start(epoch);
 }
 
-DatasetIterator::DatasetIterator(DatasetIterator&&) noexcept = default;
+void DatasetIterator::make_run() {
+  const Bytes budget = dataset_.budget();
+  const Sizing sizing = sizing_for(dataset_, budget);
+  run_ = std::make_unique<Run>(dataset_.stage(), budget, floor_of(*dataset_.stage(), sizing),
+                               sizing, threads_of(dataset_.options()), dataset_.options().seed);
+}
+
+// The next loop's epoch, and what the last loop's caches held.
+struct Dataset::Loops {
+  std::mutex mutex;
+  uint64_t next = 0;
+  std::unique_ptr<Run> resting;
+};
+
+std::shared_ptr<Dataset::Loops> Dataset::new_loops() { return std::make_shared<Loops>(); }
+
+DatasetIterator Dataset::begin() const {
+  DatasetIterator iterator(*this);
+  uint64_t epoch = 0;
+  {
+    const std::lock_guard lock(loops_->mutex);
+    epoch = loops_->next++;
+    iterator.run_ = std::move(loops_->resting);
+  }
+  iterator.loop_ = true;
+  if (!iterator.run_) iterator.make_run();
+  iterator.start(epoch);
+  return std::move(++iterator);
+}
+
+DatasetIterator::DatasetIterator(const Dataset& dataset) : dataset_(dataset) {}
+DatasetIterator::DatasetIterator(DatasetIterator&& other) noexcept = default;
 DatasetIterator& DatasetIterator::operator=(DatasetIterator&& other) noexcept {
-  root_.reset();  // before what it runs on
+  finish();
   dataset_ = std::move(other.dataset_);
   run_ = std::move(other.run_);
   root_ = std::move(other.root_);
@@ -135,9 +212,18 @@ DatasetIterator& DatasetIterator::operator=(DatasetIterator&& other) noexcept {
   delivered_ = other.delivered_;
   current_ = std::move(other.current_);
   ended_ = other.ended_;
+  loop_ = other.loop_;
   return *this;
 }
-DatasetIterator::~DatasetIterator() { root_.reset(); }
+DatasetIterator::~DatasetIterator() { finish(); }
+
+void DatasetIterator::finish() noexcept {
+  current_.clear();
+  root_.reset();  // before what it runs on
+  if (!loop_ || !run_ || !run_->keeps()) return;
+  const std::lock_guard lock(dataset_.loops_->mutex);
+  if (!dataset_.loops_->resting) dataset_.loops_->resting = std::move(run_);
+}
 
 void DatasetIterator::start(uint64_t epoch) {
   const MemoryScope scope(run_->ledger().memory());
@@ -167,6 +253,13 @@ std::optional<Element> DatasetIterator::next() {
 }
 
 int64_t DatasetIterator::advance(int64_t count) {
+  if (count < 0)
+    throw UserError("[data] advance: expected 0 or more elements, received " +
+                    std::to_string(count) + "; start(epoch) goes back to the beginning");
+  // Places are numbers, and those of data without end would not be any more.
+  if (dataset_.cardinality() == kInfiniteCardinality && count > kMostEndless - delivered_)
+    throw UserError("[data] advance: expected a place below 2^48 in data without end, received " +
+                    std::to_string(count) + " more; take(n) gives them an end");
   const MemoryScope scope(run_->ledger().memory());
   const int64_t done = root_->advance(count);
   delivered_ += done;
@@ -194,13 +287,15 @@ void DatasetIterator::restore(const std::string& text) {
                     " bytes, received " + std::to_string(text.size()));
   std::memcpy(&position, text.data(), sizeof(position));
   if (std::memcmp(position.magic, wanted.magic, sizeof(wanted.magic)) != 0 ||
-      position.delivered < 0)
+      position.delivered < 0 || position.delivered > (int64_t{1} << 62))
     throw DataError("[data] position: expected one that save() gave, received something else");
   if (position.fingerprint != fingerprint(*dataset_.stage(), dataset_.options().seed))
     throw DataError(
         "[data] position: expected one of this pipeline, received that of another; stages, "
-        "signatures, sizes and seed must be the same");
+        "signatures, options that decide elements and seed must be the same");
   start(position.epoch);
+  if (dataset_.cardinality() == kInfiniteCardinality && position.delivered > kMostEndless)
+    throw DataError("[data] position: expected one that save() gave, received something else");
   if (const int64_t done = advance(position.delivered); done != position.delivered)
     throw DataError("[data] position: expected " + std::to_string(position.delivered) +
                     " elements before it, received " + std::to_string(done) +

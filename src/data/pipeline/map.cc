@@ -34,6 +34,8 @@ class Map final : public Stage {
     return own.batch > 0 ? own : input().rows();
   }
   Bytes out_bytes(const Sizing& sizing) const override {
+    if (facts_.max_bytes <= 0 && facts_.bytes_per_byte > 0 && !spec_.known())
+      return times(facts_.bytes_per_byte, input().out_bytes(sizing)) + granted(facts_.more_bytes);
     return bound_of(spec_, facts_.max_bytes, sizing);
   }
   // A call and its result, without what goes in.
@@ -61,7 +63,8 @@ class Map final : public Stage {
            (most_slots(threads) - 1) * slot_bytes(sizing);
   }
   Bytes beside() const override { return facts_.beside; }
-  uint64_t contents() const override { return facts_.contents; }
+  std::string decides() const override { return facts_.key + (facts_.random ? "|random" : ""); }
+  uint64_t contents() const override { return facts_.contents ? facts_.contents() : 0; }
   bool draws() const override { return facts_.random && !facts_.seed; }
   bool uses_workers() const override { return parallel(); }
   std::string options() const override {

@@ -60,6 +60,7 @@ class Repeat final : public Passing {
     indexable_ = indexable_ && size > 0;
   }
   std::string options() const override { return count_ < 0 ? "" : std::to_string(count_); }
+  std::string decides() const override { return options(); }
   Rows rows() const override {
     Rows rows = input().rows();
     if (count_ < 0)
@@ -156,6 +157,7 @@ class Take final : public Passing {
       cardinality_ = size < 0 ? count : std::min(size, count);
   }
   std::string options() const override { return std::to_string(count_); }
+  std::string decides() const override { return options(); }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     return input().get(run, epoch, i);
   }
@@ -187,6 +189,7 @@ class Skip final : public Passing {
     cardinality_ = size < 0 ? size : std::max<int64_t>(0, size - count);
   }
   std::string options() const override { return std::to_string(count_); }
+  std::string decides() const override { return options(); }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     return input().get(run, epoch, i + count_);
   }
@@ -222,6 +225,7 @@ class Shard final : public Passing {
   std::string options() const override {
     return std::to_string(index_) + " of " + std::to_string(shards_);
   }
+  std::string decides() const override { return options(); }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     return input().get(run, epoch, i * shards_ + index_);
   }
@@ -235,7 +239,15 @@ class Shard final : public Passing {
           *before = shards - 1;
           return from->next(out);
         },
-        nullptr);
+        [from, before, shards = shards_](int64_t count) -> int64_t {
+          if (count == 0) return 0;
+          // The last of them and all in front of it; more than there are comes to the end.
+          count = std::min(count, (INT64_MAX - *before - 1) / shards);
+          const int64_t all = *before + (count - 1) * shards + 1, done = from->advance(all);
+          const int64_t passed = done > *before ? (done - *before - 1) / shards + 1 : 0;
+          *before = shards - 1;
+          return passed;
+        });
   }
 
  private:
@@ -309,7 +321,8 @@ class Concatenate final : public Stage {
     spec_ = inputs_[0]->spec();
     if (!merge_specs(spec_, inputs_[1]->spec()))
       throw UserError("[data] " + name_ + ": expected data sets of one signature, received " +
-                      inputs_[0]->spec().text() + " and " + inputs_[1]->spec().text());
+                      inputs_[0]->spec().text() + " and " + inputs_[1]->spec().text() +
+                      "; map them to one");
     const int64_t a = inputs_[0]->cardinality(), b = inputs_[1]->cardinality();
     if (a == kInfiniteCardinality || b == kInfiniteCardinality)
       cardinality_ = kInfiniteCardinality;
@@ -379,6 +392,7 @@ class Enumerate final : public Stage {
   std::string options() const override {
     return start_ == 0 ? "" : "from " + std::to_string(start_);
   }
+  std::string decides() const override { return options(); }
   Bytes out_bytes(const Sizing& sizing) const override {
     return input().out_bytes(sizing) + extra();
   }
@@ -436,7 +450,8 @@ class AssertCardinality final : public Passing {
             return more;
           }
           throw DataError("[data] " + name_ + ": expected " + std::to_string(count_) +
-                          " elements, received " + (more ? "more" : std::to_string(*at)));
+                          " elements, received " + (more ? "more" : std::to_string(*at)) +
+                          "; assert the number that there is");
         },
         [from, at](int64_t count) {
           const int64_t done = from->advance(count);

@@ -25,6 +25,7 @@ class Permute final : public Stage {
   std::string options() const override {
     return "permutation" + (seed_ ? ", seed " + std::to_string(*seed_) : "");
   }
+  std::string decides() const override { return options() + (each_epoch_ ? "" : ", once"); }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     // The keys of its rounds are some 100 ns; an element costs more.
     const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
@@ -54,23 +55,32 @@ class BufferShuffle final : public Stage {
     cardinality_ = this->input().cardinality();
   }
   Bytes out_bytes(const Sizing& sizing) const override { return input().out_bytes(sizing); }
-  // Fixed before it runs, since the order depends on it.
-  int64_t places(const Sizing& sizing) const {
-    if (bytes_ <= 0) return elements_;
-    const Bytes page = granted(Bytes{1});
-    const Bytes each =
-        spec_.known() ? std::max<Bytes>(1, Shelf::bytes(spec_, 1024, 0) / 1024) : out_bytes(sizing);
-    return std::max<int64_t>(1, (bytes_ - page) / each);
+  // Fixed before it runs, since the order depends on it; whatever the budget. Elements of unknown
+  // size fill `bytes` by what each turns out to take.
+  int64_t places() const {
+    int64_t most = elements_;
+    if (bytes_ > 0) {
+      most = INT64_MAX;
+      const Bytes each = std::max<Bytes>(1, Shelf::bytes(spec_, 1024, 0) / 1024);
+      if (spec_.known()) most = std::max<int64_t>(1, (bytes_ - granted(Bytes{1})) / each);
+    }
+    return cardinality_ >= 0 ? std::min(most, std::max<int64_t>(1, cardinality_)) : most;
   }
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
-    return input().floor(sizing) + out_bytes(sizing) +
-           Shelf::bytes(spec_, places(sizing), out_bytes(sizing));
+    const Bytes one = out_bytes(sizing);
+    const Bytes held =
+        bytes_ > 0 && !spec_.known() ? granted(bytes_) + one : Shelf::bytes(spec_, places(), one);
+    return input().floor(sizing) + one + held;
   }
   bool draws() const override { return !seed_; }
   std::string options() const override {
     return (bytes_ > 0 ? format_bytes(bytes_) : std::to_string(elements_)) +
            (seed_ ? ", seed " + std::to_string(*seed_) : "");
+  }
+  std::string decides() const override {
+    return std::to_string(bytes_) + " bytes, " + std::to_string(elements_) + ", " + options() +
+           (each_epoch_ ? "" : ", once");
   }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
@@ -78,8 +88,9 @@ class BufferShuffle final : public Stage {
      public:
       Iterate(const BufferShuffle& node, Run& run, uint64_t epoch)
           : input_(node.input().iterate(run, epoch)),
-            shelf_(node.spec(), node.places(run.sizing())),
-            places_(node.places(run.sizing())),
+            shelf_(node.spec(), node.places()),
+            places_(node.places()),
+            bytes_(node.spec().known() || node.bytes_ <= 0 ? INT64_MAX : node.bytes_),
             seed_(node.seed_.value_or(run.seed(node))),
             epoch_(node.each_epoch_ ? epoch : 0),
             figures_(run.figures(node)) {
@@ -88,11 +99,13 @@ class BufferShuffle final : public Stage {
       bool next(Element& out) override {
         out.clear();
         Element in;
-        while (!ended_ && held_ < places_) {
-          if (!input_->next(in))
-            ended_ = true;
-          else
+        while (!ended_ && held_ < places_ && held_bytes_ < bytes_) {
+          if (input_->next(in)) {
+            if (bytes_ != INT64_MAX) held_bytes_ += granted(in);
             shelf_.put(held_++, std::move(in));
+          } else {
+            ended_ = true;
+          }
           in.clear();
         }
         if (held_ == 0) return false;
@@ -100,6 +113,7 @@ class BufferShuffle final : public Stage {
         const auto chosen = static_cast<int64_t>(random_key(seed_, epoch_, drawn_++) %
                                                  static_cast<uint64_t>(held_));
         out = shelf_.take(chosen);
+        if (bytes_ != INT64_MAX) held_bytes_ -= granted(out);
         shelf_.move(--held_, chosen);
         ++figures_.elements;
         return true;
@@ -109,9 +123,11 @@ class BufferShuffle final : public Stage {
       IteratorRef input_;
       Shelf shelf_;
       const int64_t places_;
+      const Bytes bytes_;  // of the elements held, where their sizes differ
       const uint64_t seed_, epoch_;
       StageFigures& figures_;
       int64_t held_ = 0;
+      Bytes held_bytes_ = 0;
       uint64_t drawn_ = 0;
       bool ended_ = false;
     };
@@ -137,7 +153,8 @@ class Sample final : public Stage {
     for (const StageRef& input : inputs_)
       if (!merge_specs(spec_, input->spec()))
         throw UserError("[data] " + name_ + ": expected data sets of one signature, received " +
-                        inputs_[0]->spec().text() + " and " + input->spec().text());
+                        inputs_[0]->spec().text() + " and " + input->spec().text() +
+                        "; map them to one");
   }
   Bytes out_bytes(const Sizing& sizing) const override {
     Bytes most = 0;
@@ -152,9 +169,10 @@ class Sample final : public Stage {
   }
 
   bool draws() const override { return !seed_; }
-  uint64_t contents() const override {
-    return xxh3(weights_.data(), weights_.size() * sizeof(double)) + (stop_ ? 1 : 0) +
-           2 * seed_.value_or(0);
+  std::string decides() const override {
+    std::string text = stop_ ? "stop" : "";
+    for (const double weight : weights_) text += ", " + exact_text(weight);
+    return text + (seed_ ? ", seed " + std::to_string(*seed_) : "");
   }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {

@@ -1,120 +1,15 @@
 // padded_batch and bucket_by_sequence_length: elements of different lengths in one batch.
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <utility>
 
 #include "base/error.h"
 #include "data/pipeline/groups.h"
+#include "data/pipeline/padding.h"
 #include "data/pipeline/stages.h"
 
 namespace pl {
 namespace {
-
-template <class T>
-void fill_with(void* to, int64_t count, double value) {
-  std::fill_n(static_cast<T*>(to), count, static_cast<T>(value));
-}
-
-void fill_value(Tensor& tensor, double value) {
-  const int64_t count = tensor.shape().elements();
-  switch (tensor.dtype()) {
-    case Dtype::float32:
-      return fill_with<float>(tensor.data(), count, value);
-    case Dtype::float64:
-      return fill_with<double>(tensor.data(), count, value);
-    case Dtype::int32:
-      return fill_with<int32_t>(tensor.data(), count, value);
-    case Dtype::int64:
-      return fill_with<int64_t>(tensor.data(), count, value);
-    case Dtype::uint8:
-    case Dtype::boolean:
-      return fill_with<uint8_t>(tensor.data(), count, value);
-    default:
-      std::memset(tensor.data(), 0, static_cast<size_t>(tensor.meta().bytes()));
-  }
-}
-
-// Copies `from` into the corner of row `to`, whose shape is at least as large along every axis.
-void copy_corner(const char* from, const Shape& small, char* to, const Shape& large, int axis,
-                 Bytes size) {
-  if (axis == small.rank()) {
-    std::memcpy(to, from, static_cast<size_t>(size));
-    return;
-  }
-  Bytes from_step = size, to_step = size;
-  for (int a = axis + 1; a < small.rank(); ++a) {
-    from_step *= small[a];
-    to_step *= large[a];
-  }
-  if (axis + 1 == small.rank()) {
-    std::memcpy(to, from, static_cast<size_t>(size * small[axis]));
-    return;
-  }
-  for (Dim i = 0; i < small[axis]; ++i)
-    copy_corner(from + i * from_step, small, to + i * to_step, large, axis + 1, size);
-}
-
-// What rows become: their shapes, kUnknown for the longest among them, and what is beyond them.
-struct Padding {
-  ElementSpec row;
-  std::vector<double> values;
-};
-
-Padding padding_of(const std::string& stage, const ElementSpec& in, PadFacts& facts) {
-  Padding padding{in, std::move(facts.values)};
-  for (size_t f = 0; f < facts.shapes.size() && f < in.fields.size(); ++f) {
-    if (facts.shapes[f].rank() != in.fields[f].shape.rank())
-      throw UserError("[data] " + stage + ": padded_shapes: expected a shape like " +
-                      in.fields[f].text() + ", received " + facts.shapes[f].text());
-    padding.row.fields[f].shape = facts.shapes[f];
-  }
-  return padding;
-}
-
-Shape padded_shape(const std::string& stage, const FieldSpec& field, size_t f,
-                   const std::vector<Element>& rows) {
-  Shape shape = field.shape;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    Dim longest = 0;
-    for (const Element& row : rows) longest = std::max(longest, row[f].shape()[axis]);
-    if (shape[axis] == kUnknown) shape[axis] = longest;
-    if (shape[axis] < longest)
-      throw DataError("[data] " + stage + ": " + field.name + ": expected at most " +
-                      std::to_string(shape[axis]) + " along axis " + std::to_string(axis) +
-                      ", received " + std::to_string(longest) + "; raise padded_shapes");
-  }
-  return shape;
-}
-
-// One batch, of at most `bound` bytes.
-Element pad_rows(const std::string& stage, const Padding& padding, const std::vector<Element>& rows,
-                 Bytes bound) {
-  std::vector<Shape> shapes;
-  Bytes bytes = 0;
-  for (size_t f = 0; f < padding.row.fields.size(); ++f) {
-    const FieldSpec& field = padding.row.fields[f];
-    shapes.push_back(padded_shape(stage, field, f, rows).with_front(static_cast<Dim>(rows.size())));
-    bytes += granted(Meta{field.dtype, shapes.back()}.bytes());
-  }
-  if (bytes > bound)
-    throw DataError("[data] " + stage + ": expected a batch of at most " + format_bytes(bound) +
-                    ", received " + format_bytes(bytes) + "; raise its max_bytes");
-  Element out;
-  for (size_t f = 0; f < shapes.size(); ++f) {
-    Tensor& tensor = out.emplace_back(Meta{padding.row.fields[f].dtype, shapes[f]});
-    fill_value(tensor, f < padding.values.size() ? padding.values[f] : 0);
-    const Shape row = shapes[f].without_front();
-    const Bytes size = size_of(tensor.dtype()), step = Meta{tensor.dtype(), row}.bytes();
-    char* to = tensor.data_as<char>();
-    for (const Element& element : rows) {
-      if (element[f].shape().elements() > 0)
-        copy_corner(element[f].data_as<char>(), element[f].shape(), to, row, 0, size);
-      to += step;
-    }
-  }
-  return out;
-}
 
 class PaddedBatch final : public Stage {
  public:
@@ -130,15 +25,23 @@ class PaddedBatch final : public Stage {
     cardinality_ = groups(count, size, drop);
   }
   Bytes out_bytes(const Sizing& sizing) const override {
-    if (padding_.row.known()) return granted(with_front(padding_.row, size_));
-    return max_bytes_ > 0 ? granted(max_bytes_) : size_ * input().out_bytes(sizing);
+    if (padding_.row.known()) return rows_bytes(padding_.row, most_rows());
+    return max_bytes_ > 0 ? granted(max_bytes_) : times(most_rows(), input().out_bytes(sizing));
+  }
+  int64_t most_rows() const {
+    const int64_t count = input().cardinality();
+    return count >= 0 ? std::clamp<int64_t>(count, 1, size_) : size_;
   }
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
-    return input().floor(sizing) + (size_ - 1) * input().out_bytes(sizing) + out_bytes(sizing);
+    return input().floor(sizing) + times(most_rows() - 1, input().out_bytes(sizing)) +
+           out_bytes(sizing);
   }
   Rows rows() const override { return rows_of(input().cardinality(), size_, drop_); }
-  std::string options() const override { return std::to_string(size_); }
+  std::string options() const override {
+    return std::to_string(size_) + (drop_ ? ", drop_remainder" : "");
+  }
+  std::string decides() const override { return options() + padding_.text(); }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
     class Iterate final : public Iterator {
@@ -214,9 +117,9 @@ class Buckets final : public Stage {
   }
   Bytes batch_bytes(size_t b, const Sizing& sizing) const {
     const ElementSpec row = padding(b).row;
-    if (row.known()) return granted(with_front(row, facts_.batch_sizes[b]));
+    if (row.known()) return rows_bytes(row, facts_.batch_sizes[b]);
     if (facts_.pad.max_bytes > 0) return granted(facts_.pad.max_bytes);
-    return facts_.batch_sizes[b] * input().out_bytes(sizing);
+    return times(facts_.batch_sizes[b], input().out_bytes(sizing));
   }
   // With batches padded to the boundary nothing comes into the last bucket.
   size_t used() const { return facts_.boundaries.size() + (facts_.to_boundary ? 0 : 1); }
@@ -229,7 +132,8 @@ class Buckets final : public Stage {
   Bytes once(const Sizing& sizing) const override { return floor(sizing); }
   Bytes floor(const Sizing& sizing) const override {
     Bytes held = 0;
-    for (size_t b = 0; b < used(); ++b) held += (facts_.batch_sizes[b] - 1) * row_bytes(b, sizing);
+    for (size_t b = 0; b < used(); ++b)
+      held += times(facts_.batch_sizes[b] - 1, row_bytes(b, sizing));
     return input().floor(sizing) + held + out_bytes(sizing);
   }
   std::string options() const override {
@@ -240,6 +144,9 @@ class Buckets final : public Stage {
       text += std::to_string(facts_.batch_sizes[b]);
     }
     return text + (facts_.to_boundary ? ", to boundary" : "") + (facts_.drop ? ", drop" : "");
+  }
+  std::string decides() const override {
+    return options() + (facts_.no_padding ? ", no padding" : "") + padding_.text();
   }
   IteratorRef iterate(Run& run, uint64_t epoch) const override;
 
@@ -314,7 +221,7 @@ class BucketIterator final : public Iterator {
       if (const Bytes most = node_.row_bytes(bucket, run_.sizing()); granted(in) > most)
         throw DataError("expected an element of length " + std::to_string(length) +
                         " to take at most " + format_bytes(most) + ", received " +
-                        format_bytes(granted(in)));
+                        format_bytes(granted(in)) + "; give what is in front a larger max_bytes");
       return bucket;
     });
   }
@@ -322,9 +229,9 @@ class BucketIterator final : public Iterator {
     for (const Element& row : rows)
       for (size_t f = 0; f < row.size(); ++f)
         if (row[f].meta() != rows[0][f].meta())
-          throw DataError("[data] " + node_.name() +
-                          ": expected rows of one shape with no_padding, received " +
-                          rows[0][f].meta().text() + " and " + row[f].meta().text());
+          throw DataError(
+              "[data] " + node_.name() + ": expected rows of one shape with no_padding, received " +
+              rows[0][f].meta().text() + " and " + row[f].meta().text() + "; leave no_padding out");
   }
   void held(int64_t change) {
     held_ += change;
@@ -345,6 +252,12 @@ IteratorRef Buckets::iterate(Run& run, uint64_t epoch) const {
   return std::make_unique<BucketIterator>(*this, run, epoch);
 }
 
+std::string numbers_text(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace
 
 StageRef padded_batch_stage(StageRef input, int64_t size, bool drop_remainder, PadFacts facts) {
@@ -359,7 +272,8 @@ StageRef bucket_stage(StageRef input, BucketFacts facts) {
                                          std::greater_equal<>()) == boundaries.end();
   if (boundaries.empty() || boundaries[0] < 1 || !rising)
     throw UserError("[data] " + std::string(kStage) +
-                    ": expected bucket_boundaries of 1 or more, each above the last");
+                    ": expected bucket_boundaries of 1 or more, each above the last, received " +
+                    numbers_text(boundaries));
   if (facts.batch_sizes.size() != boundaries.size() + 1)
     throw UserError("[data] " + std::string(kStage) +
                     ": bucket_batch_sizes: expected one more than boundaries, " +

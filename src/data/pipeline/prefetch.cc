@@ -31,8 +31,7 @@ class Prefetch final : public Stage {
   }
   Bytes ahead(const Sizing& sizing, int threads) const override {
     const int64_t most = elements_ == AUTOTUNE ? kMostTuned : elements_;
-    return Stage::ahead(sizing, threads) +
-           (bytes_ > 0 ? bytes_ : checked_mul(most, out_bytes(sizing)).value_or(Bytes{1} << 50));
+    return Stage::ahead(sizing, threads) + (bytes_ > 0 ? bytes_ : times(most, out_bytes(sizing)));
   }
   Bytes beside() const override { return SmallThread::kStack / 2; }
   std::string options() const override {

@@ -3,8 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
-
 namespace pl {
 namespace {
 
@@ -18,18 +16,11 @@ Bytes stride_of(const ElementSpec& spec) {
 
 Bytes Shelf::bytes(const ElementSpec& spec, int64_t places, Bytes element) {
   const Bytes each = spec.known() ? stride_of(spec) : element;
-  const auto sum = checked_mul(each, places);
-  if (!sum || *sum > Bytes{1} << 61)
-    throw UserError("[data] expected a number of elements that can be held, received " +
-                    std::to_string(places));
-  return granted(*sum);
+  return granted(times(places, each));
 }
 
 Shelf::Shelf(const ElementSpec& spec, int64_t places) : spec_(spec) {
-  if (!spec.known()) {
-    loose_.resize(static_cast<size_t>(places));
-    return;
-  }
+  if (!spec.known()) return;  // loose ones come to be with what is put there
   for (const FieldSpec& field : spec.fields) sizes_.push_back(field.known_bytes());
   stride_ = stride_of(spec);
   block_.emplace(Meta{Dtype::uint8, Shape{places * stride_}});
@@ -37,6 +28,7 @@ Shelf::Shelf(const ElementSpec& spec, int64_t places) : spec_(spec) {
 
 void Shelf::put(int64_t place, Element element) {
   if (!block_) {
+    if (static_cast<size_t>(place) >= loose_.size()) loose_.resize(static_cast<size_t>(place) + 1);
     loose_[static_cast<size_t>(place)] = std::move(element);
     return;
   }

@@ -1,4 +1,5 @@
 // Sources: tensors in memory, ranges, generators, and whatever reads by index.
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -8,15 +9,11 @@
 namespace pl {
 namespace {
 
-// A row of a tensor: seen in place where it is aligned as values are, else copied.
-Tensor row_of(const Tensor& tensor, int64_t row) {
-  const Meta meta{tensor.dtype(), tensor.shape().without_front()};
-  const Bytes bytes = meta.bytes();
-  char* at = tensor.data_as<char>() + row * bytes;
-  if (reinterpret_cast<uintptr_t>(at) % 64 == 0 && bytes > 0)
-    return Tensor(meta, std::make_shared<Buffer>(at, bytes, tensor.buffer()));
-  Tensor copy(meta);
-  std::memcpy(copy.data(), at, static_cast<size_t>(bytes));
+// Elements are whoever's they are given to: a copy of what the user holds, never a view of it.
+Tensor copy_of(Meta meta, const void* from) {
+  Tensor copy(std::move(meta));
+  if (const Bytes bytes = copy.meta().bytes(); bytes > 0)
+    std::memcpy(copy.data(), from, static_cast<size_t>(bytes));
   return copy;
 }
 
@@ -46,7 +43,9 @@ class TensorSlices final : public Stage {
   Element get(Run&, uint64_t, int64_t i) const override {
     Element out;
     out.reserve(tensors_.size());
-    for (const Tensor& tensor : tensors_) out.push_back(row_of(tensor, i));
+    for (size_t f = 0; f < tensors_.size(); ++f)
+      out.push_back(copy_of({spec_.fields[f].dtype, spec_.fields[f].shape},
+                            tensors_[f].data_as<char>() + i * row_bytes_[f]));
     return out;
   }
   bool puts() const override { return true; }
@@ -71,7 +70,17 @@ class OneElement final : public Stage {
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
   uint64_t contents() const override { return hash_of(tensors_); }
-  Element get(Run&, uint64_t, int64_t) const override { return tensors_; }
+  Bytes beside() const override {
+    Bytes sum = 0;
+    for (const Tensor& tensor : tensors_) sum += tensor.meta().bytes();
+    return sum;
+  }
+  Element get(Run&, uint64_t, int64_t) const override {
+    Element out;
+    out.reserve(tensors_.size());
+    for (const Tensor& tensor : tensors_) out.push_back(copy_of(tensor.meta(), tensor.data()));
+    return out;
+  }
 
  private:
   Tensors tensors_;
@@ -90,13 +99,15 @@ class Range final : public Stage {
     indexable_ = true;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
-  uint64_t contents() const override {
-    return xxh3(std::to_string(begin_) + "+" + std::to_string(step_));
+  std::string decides() const override {
+    return std::to_string(begin_) + "+" + std::to_string(step_);
   }
   Element get(Run&, uint64_t, int64_t i) const override {
     Tensor value(Meta{Dtype::int64, Shape()});
     *value.data_as<int64_t>() = begin_ + i * step_;
-    return {value};
+    Element out;
+    out.push_back(std::move(value));
+    return out;
   }
 
  private:
@@ -105,22 +116,20 @@ class Range final : public Stage {
 
 class ReaderNode final : public Stage {
  public:
-  ReaderNode(const std::string& kind, ElementSpec spec, int64_t count, Reader read, Bytes max_bytes,
-             Bytes scratch, uint64_t contents)
-      : Stage(kind, {}),
-        read_(std::move(read)),
-        max_bytes_(max_bytes),
-        scratch_(scratch),
-        contents_(contents) {
+  ReaderNode(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
+             SourceFacts facts)
+      : Stage(kind, {}), read_(std::move(read)), facts_(std::move(facts)) {
     spec_ = std::move(spec);
     cardinality_ = count;
     indexable_ = true;
   }
   Bytes out_bytes(const Sizing& sizing) const override {
-    return bound_of(spec_, max_bytes_, sizing);
+    return bound_of(spec_, facts_.max_bytes, sizing);
   }
-  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing) + scratch_; }
-  uint64_t contents() const override { return contents_; }
+  Bytes once(const Sizing& sizing) const override { return out_bytes(sizing) + facts_.scratch; }
+  Bytes beside() const override { return facts_.beside; }
+  std::string decides() const override { return facts_.key; }
+  uint64_t contents() const override { return facts_.contents; }
   Element get(Run& run, uint64_t, int64_t i) const override {
     return guarded(name_, i, [&] {
       Element out = read_(i);
@@ -139,24 +148,22 @@ class ReaderNode final : public Stage {
   }
 
   Reader read_;
-  Bytes max_bytes_, scratch_;
-  uint64_t contents_;
+  SourceFacts facts_;
 };
 
 class Generator final : public Stage {
  public:
-  Generator(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes, uint64_t contents)
-      : Stage("generator", {}),
-        factory_(std::move(factory)),
-        max_bytes_(max_bytes),
-        contents_(contents) {
+  Generator(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts)
+      : Stage("generator", {}), factory_(std::move(factory)), facts_(std::move(facts)) {
     spec_ = std::move(spec);
   }
   Bytes out_bytes(const Sizing& sizing) const override {
-    return bound_of(spec_, max_bytes_, sizing);
+    const Bytes bound = bound_of(spec_, facts_.max_bytes, sizing);
+    return facts_.most > 0 && !spec_.known() ? std::min(bound, granted(facts_.most)) : bound;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
-  uint64_t contents() const override { return contents_; }
+  std::string decides() const override { return facts_.key; }
+  uint64_t contents() const override { return facts_.contents; }
 
   IteratorRef iterate(Run& run, uint64_t) const override {
     class Iterate final : public Iterator {
@@ -198,8 +205,7 @@ class Generator final : public Stage {
 
  private:
   std::function<Pull()> factory_;
-  Bytes max_bytes_;
-  uint64_t contents_;
+  SourceFacts facts_;
 };
 
 }  // namespace
@@ -214,13 +220,12 @@ StageRef range_stage(int64_t begin, int64_t end, int64_t step) {
   return std::make_shared<Range>(begin, end, step);
 }
 StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
-                      Bytes max_bytes, Bytes scratch, uint64_t contents) {
-  return std::make_shared<ReaderNode>(kind, std::move(spec), count, std::move(read), max_bytes,
-                                      scratch, contents);
+                      SourceFacts facts) {
+  return std::make_shared<ReaderNode>(kind, std::move(spec), count, std::move(read),
+                                      std::move(facts));
 }
-StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes,
-                         uint64_t contents) {
-  return std::make_shared<Generator>(std::move(spec), std::move(factory), max_bytes, contents);
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts) {
+  return std::make_shared<Generator>(std::move(spec), std::move(factory), std::move(facts));
 }
 
 }  // namespace pl

@@ -87,6 +87,11 @@ void check_element(const ElementSpec& spec, const Element& element, const std::s
                   "; what the stage yields must be what its signature says");
 }
 
+Bytes times(int64_t count, Bytes each) {
+  constexpr Bytes kMost = Bytes{1} << 56;
+  return std::min(checked_mul(count, each).value_or(kMost), kMost);
+}
+
 Bytes granted(Bytes bytes) { return align_up(std::max<Bytes>(bytes, 1), kPage); }
 
 Bytes granted(const Element& element) {

@@ -40,6 +40,8 @@ bool merge_specs(ElementSpec& into, const ElementSpec& other);
 // Throws DataError "[stage] expected ..., received ..." unless the element is as the spec says.
 void check_element(const ElementSpec& spec, const Element& element, const std::string& stage);
 
+// `count` times `each`, at most 2^56: more than any budget, and sums of some stay numbers.
+Bytes times(int64_t count, Bytes each);
 // What the pool takes for so many bytes: whole pages.
 Bytes granted(Bytes bytes);
 // Of all fields of an element; those that alias other tensors too, since a bound may not guess.

@@ -1,6 +1,8 @@
 #include "data/pipeline/stage.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <new>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -147,22 +149,6 @@ std::vector<const Stage*> all_stages(const Stage& root) {
   return list;
 }
 
-namespace {
-
-// Whether a stage's options decide what comes out, and not only how much is done at once or held.
-bool options_decide(const Stage& node) {
-  if (node.inputs().size() != 1 || node.cardinality() != node.inputs()[0]->cardinality())
-    return true;
-  // Over streams of unknown length, cardinalities are equal whatever these do.
-  for (const char* kind :
-       {"shuffle", "repeat", "take", "skip", "shard", "batch", "padded_batch", "rebatch", "window",
-        "enumerate", "bucket_by_sequence_length", "flat_map", "interleave", "pack_sequences"})
-    if (node.name().starts_with(kind)) return true;
-  return false;
-}
-
-}  // namespace
-
 uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents) {
   const std::vector<const Stage*> list = all_stages(root);
   const bool seeded = !contents || std::any_of(list.begin(), list.end(),
@@ -171,11 +157,16 @@ uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents) {
   hash.update(seeded ? std::to_string(seed) : std::string());
   for (const Stage* node : list) {
     hash.update(node->name() + "|" + node->spec().text() + "|" +
-                std::to_string(node->cardinality()) + "|" +
-                (options_decide(*node) ? node->options() : std::string()) + ";");
+                std::to_string(node->cardinality()) + "|" + node->decides() + ";");
     if (contents) hash.update(std::to_string(node->contents()) + ";");
   }
   return hash.digest();
+}
+
+std::string exact_text(double value) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.17g", value);
+  return text;
 }
 
 uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place) {
@@ -193,10 +184,18 @@ void rethrow_named(const std::string& stage, int64_t place) {
     throw;
   } catch (const BackendError& error) {
     throw BackendError(where + error.what());
+  } catch (const UserError& error) {
+    throw UserError(where + error.what());
+  } catch (const std::logic_error& error) {
+    throw UserError(where + error.what() + "; throw DataError where it is the data's fault");
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     throw DataError(where + error.what());
   } catch (...) {
-    throw DataError(where + "the function threw something that is no std::exception");
+    throw UserError(where +
+                    "expected functions that throw std::exception, received something else; throw "
+                    "DataError where it is the data's fault");
   }
 }
 

@@ -62,6 +62,7 @@ class Run {
   // For a stage without one of its own: each draws other numbers than the stages before it.
   uint64_t seed(const Stage& node) const;
   StageFigures& figures(const Stage& node);
+  bool keeps() const { return !keeps_.empty(); }  // no thread is at work
   // What `make` makes, the first time it is asked for this node.
   template <class T, class Make>
   T& keep(const Stage& node, const Make& make) {
@@ -124,7 +125,10 @@ class Stage {
   // Bytes outside of the budget: tables, tensors that were given, stacks of threads of its own.
   virtual Bytes beside() const { return 0; }
   virtual bool uses_workers() const { return false; }
-  // A hash of what decides elements and no name, signature or option shows: files, constants.
+  // All that decides elements and that name, signature and number do not show: options, keys,
+  // constants. Part of positions and of snapshots' names; how much is done at once or held is not.
+  virtual std::string decides() const { return ""; }
+  // A hash of what is large or lies elsewhere: tensors, files. For snapshots alone.
   virtual uint64_t contents() const { return 0; }
   virtual bool draws() const { return false; }  // by the pipeline's seed
   // Options in short, for tables: "32, drop_remainder".
@@ -153,16 +157,21 @@ class Stage {
 
 // A stage and all in front of it, sources first.
 std::vector<const Stage*> all_stages(const Stage& root);
-// Of the stages and their signatures: whoever has the same one yields the same elements, if the
-// functions and files are the same. `contents`: of files and constants too, and of the seed only
-// where a stage draws by it.
+// Of the stages, their signatures and what decides them: whoever has the same one yields the same
+// elements, if the functions and files are the same. `contents`: of tensors and files too, and of
+// the seed only where a stage draws by it.
 uint64_t fingerprint(const Stage& root, uint64_t seed, bool contents = false);
+
+std::string exact_text(double value);  // other numbers have other texts
 
 // A number for each (seed, epoch, place), for stages that draw at random.
 uint64_t random_key(uint64_t seed, uint64_t epoch, uint64_t place);
 
-// Calls what a user wrote, or what reads a file; whatever it throws becomes a DataError with the
-// stage and the element. DoesNotFit stays one, with the stage's name.
+// Calls what a user wrote, or what reads a file, and puts the stage and the element in front of
+// what it throws. What may be wrong with data becomes a DataError: that, std::runtime_error and
+// their like. Mistakes in programs (UserError, std::logic_error) become a UserError, and what the
+// machine lacks (DoesNotFit, BackendError, std::bad_alloc) stays what it is: none of it is ever
+// skipped.
 template <class Call>
 auto guarded(const std::string& stage, int64_t place, const Call& call) -> decltype(call());
 [[noreturn]] void rethrow_named(const std::string& stage, int64_t place);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/pipeline/stage.h"
+#include "data/source.h"
 
 namespace pl {
 
@@ -18,23 +20,36 @@ using Pull = std::function<std::optional<Element>()>;  // nothing: the end
 StageRef tensor_slices_stage(ElementSpec spec, Tensors tensors);
 StageRef tensors_stage(ElementSpec spec, Tensors tensors);
 StageRef range_stage(int64_t begin, int64_t end, int64_t step);
-StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, Bytes max_bytes,
-                         uint64_t contents = 0);
-// Elements by index, made by `read` on any thread. `scratch`: what it needs besides its result.
+struct SourceFacts {
+  Bytes max_bytes = 0;    // of an element whose dimensions are not known; 0: the default
+  Bytes most = 0;         // the default is no more than that; 0: any
+  Bytes scratch = 0;      // what a call needs besides its result
+  Bytes beside = 0;       // what it holds, outside of the budget
+  std::string key = {};   // see Stage::decides
+  uint64_t contents = 0;  // see Stage::contents
+};
+StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts = {});
+// Elements by index, made by `read` on any thread.
 using Reader = std::function<Element(int64_t i)>;
 StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, Reader read,
-                      Bytes max_bytes = 0, Bytes scratch = 0, uint64_t contents = 0);
+                      SourceFacts facts = {});
+// A Source's samples by index, put where they are wanted. One thread at a time reads it.
+StageRef source_stage(std::shared_ptr<Source> source, SourceFacts facts);
 
 // ---- one to one (map.cc)
 struct MapFacts {
   ElementSpec spec;
   int64_t parallel = 1;  // or AUTOTUNE
   Bytes max_bytes = 0;   // of an element whose spec is not known; 0: the default
-  Bytes scratch = -1;    // of a call besides what goes in and out; -1: as much as goes out
-  std::optional<uint64_t> seed = {};  // none: the pipeline's
-  Bytes beside = 0;                   // what the function holds, outside of the budget
-  bool random = false;                // it uses its key
-  uint64_t contents = 0;              // see Stage::contents
+  // Instead: so many bytes for each byte of the input's bound, and so many more.
+  int64_t bytes_per_byte = 0;
+  Bytes more_bytes = 0;
+  Bytes scratch = -1;  // of a call besides what goes in and out; -1: as much as goes out
+  std::optional<uint64_t> seed = {};        // none: the pipeline's
+  Bytes beside = 0;                         // what the function holds, outside of the budget
+  bool random = false;                      // it uses its key
+  std::string key = {};                     // see Stage::decides
+  std::function<uint64_t()> contents = {};  // see Stage::contents; called for a snapshot
 };
 StageRef map_stage(StageRef input, MapFunction function, MapFacts facts, const std::string& kind);
 // Where a shuffle behind maps goes: in front of them.
@@ -80,7 +95,8 @@ using Expand = std::function<StageRef(const Element&)>;
 struct InterleaveFacts {
   ElementSpec spec;
   int64_t cycle = 1, block = 1;
-  Bytes inner = 0;  // what one inner data set may need; 0: twice an element and 256 KiB
+  Bytes max_bytes = 0;  // of an element whose spec is not known; 0: the default
+  Bytes inner = 0;      // what one inner data set may need; 0: twice an element and 256 KiB
 };
 StageRef interleave_stage(StageRef input, Expand expand, InterleaveFacts facts);
 StageRef ignore_errors_stage(StageRef input, bool log);

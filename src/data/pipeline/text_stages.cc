@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/byte_stream.h"
 #include "data/pipeline/groups.h"
 #include "data/pipeline/ledger.h"
@@ -16,8 +17,9 @@ namespace {
 
 using Encode = std::function<void(std::string_view text, std::vector<int32_t>& out)>;
 
+// `key`: of the tokenizer.
 Dataset tokens_of(const Dataset& texts, const char* name, const TokenOptions& options,
-                  Encode encode) {
+                  const std::string& key, Encode encode) {
   const ElementSpec& spec = texts.element_spec();
   size_t at = 0;
   while (at < spec.fields.size() && !options.field.empty() && spec.fields[at].name != options.field)
@@ -26,29 +28,41 @@ Dataset tokens_of(const Dataset& texts, const char* name, const TokenOptions& op
       spec.fields[at].shape.rank() != 1)
     throw UserError("[data] " + std::string(name) + ": expected text, uint8 (?,), in " +
                     (options.field.empty() ? "the first field" : "field " + options.field) +
-                    ", received elements of " + spec.text());
-  Bytes most = options.max_bytes.value();
-  if (most <= 0) {
-    const Sizing sizing{.unknown = 64 * kKiB, .cache = 0};
-    most = 4 * texts.stage()->out_bytes(sizing) + 4 * static_cast<Bytes>(options.append.size());
-  }
-  return texts.map(
-      [at, encode = std::move(encode), append = options.append](const Element& in) {
-        const std::string_view text(in[at].data_as<const char>(),
-                                    static_cast<size_t>(in[at].meta().bytes()));
-        const HeapCharge charge(static_cast<Bytes>(4 * (text.size() + append.size())), "tokens");
-        std::vector<int32_t> tokens;
-        tokens.reserve(text.size() + append.size());
-        encode(text, tokens);
-        tokens.insert(tokens.end(), append.begin(), append.end());
-        Tensor out(Meta{Dtype::int32, Shape{static_cast<Dim>(tokens.size())}});
-        if (!tokens.empty()) std::memcpy(out.data(), tokens.data(), tokens.size() * 4);
-        return Element{out};
-      },
-      {.num_parallel_calls = options.num_parallel_calls,
-       .spec = ElementSpec{{{"tokens", Dtype::int32, Shape{kUnknown}}}},
-       .max_bytes = most,
-       .name = name});
+                    ", received elements of " + spec.text() + "; .field names another");
+  std::string all = key + "|" + options.field;
+  for (const int32_t token : options.append) all += "," + std::to_string(token);
+  return Dataset(map_stage(
+                     texts.stage(),
+                     [at, encode = std::move(encode), append = options.append](const Element& in,
+                                                                               uint64_t) {
+                       const std::string_view text(in[at].data_as<const char>(),
+                                                   static_cast<size_t>(in[at].meta().bytes()));
+                       const HeapCharge charge(
+                           static_cast<Bytes>(4 * (text.size() + append.size())), "tokens");
+                       std::vector<int32_t> tokens;
+                       tokens.reserve(text.size() + append.size());
+                       encode(text, tokens);
+                       tokens.insert(tokens.end(), append.begin(), append.end());
+                       Tensor out(Meta{Dtype::int32, Shape{static_cast<Dim>(tokens.size())}});
+                       if (!tokens.empty())
+                         std::memcpy(out.data(), tokens.data(), tokens.size() * 4);
+                       return Element{out};
+                     },
+                     {.spec = ElementSpec{{{"tokens", Dtype::int32, Shape{kUnknown}}}},
+                      .parallel = parallel_calls(
+                          {.num_parallel_calls = options.num_parallel_calls, .name = name}),
+                      .max_bytes = options.max_bytes.value(),
+                      .bytes_per_byte = 4,
+                      .more_bytes = 4 * static_cast<Bytes>(options.append.size()),
+                      .key = std::move(all)},
+                     name))
+      .with_options(texts.options());
+}
+
+void expect_given(const char* stage, const char* what, const void* given) {
+  if (!given)
+    throw UserError("[data] " + std::string(stage) + ": expected " + what +
+                    ", received none; load or make one");
 }
 
 template <class Use>
@@ -96,8 +110,9 @@ class Pack final : public Stage {
   std::string options() const override {
     return std::to_string(length_) + (options_.next_token ? ", next token" : "");
   }
-  uint64_t contents() const override {
-    return static_cast<uint64_t>(options_.padding) * 2 + options_.drop_remainder;
+  std::string decides() const override {
+    return options() + ", padding " + std::to_string(options_.padding) +
+           (options_.drop_remainder ? ", drop_remainder" : "");
   }
 
   IteratorRef iterate(Run& run, uint64_t epoch) const override;
@@ -194,7 +209,7 @@ IteratorRef Pack::iterate(Run& run, uint64_t epoch) const {
 }  // namespace
 
 Dataset byte_tokens(const Dataset& texts, const TokenOptions& options) {
-  return tokens_of(texts, "byte_tokens", options,
+  return tokens_of(texts, "byte_tokens", options, "bytes",
                    [](std::string_view text, std::vector<int32_t>& out) {
                      for (const char c : text) out.push_back(static_cast<unsigned char>(c));
                    });
@@ -235,6 +250,10 @@ CharVocabulary CharVocabulary::of_files(const std::vector<std::string>& files) {
   return CharVocabulary({found.begin(), found.end()});
 }
 
+uint64_t CharVocabulary::hash() const {
+  return xxh3(code_points_.data(), code_points_.size() * sizeof(uint32_t));
+}
+
 int32_t CharVocabulary::token(uint32_t code_point) const {
   const auto at = tokens_.find(code_point);
   return at == tokens_.end() ? -1 : at->second;
@@ -268,7 +287,9 @@ std::string CharVocabulary::decode(std::span<const int32_t> tokens) const {
 
 Dataset char_tokens(const Dataset& texts, std::shared_ptr<const CharVocabulary> vocabulary,
                     const TokenOptions& options, int32_t unknown) {
-  return tokens_of(texts, "char_tokens", options,
+  expect_given("char_tokens", "a vocabulary", vocabulary.get());
+  const std::string key = hex16(vocabulary->hash()) + ", unknown " + std::to_string(unknown);
+  return tokens_of(texts, "char_tokens", options, key,
                    [vocabulary = std::move(vocabulary), unknown](std::string_view text,
                                                                  std::vector<int32_t>& out) {
                      vocabulary->encode(text, unknown, out);
@@ -277,8 +298,10 @@ Dataset char_tokens(const Dataset& texts, std::shared_ptr<const CharVocabulary> 
 
 Dataset bpe_tokens(const Dataset& texts, std::shared_ptr<const BpeTokenizer> tokenizer,
                    const TokenOptions& options) {
+  expect_given("bpe_tokens", "a tokenizer", tokenizer.get());
+  const std::string key = hex16(tokenizer->hash());
   return tokens_of(
-      texts, "bpe_tokens", options,
+      texts, "bpe_tokens", options, key,
       [tokenizer = std::move(tokenizer)](std::string_view text, std::vector<int32_t>& out) {
         tokenizer->encode(text, out);
       });
@@ -289,7 +312,8 @@ Dataset pack_sequences(const Dataset& tokens, int64_t length, const PackOptions&
   const ElementSpec& spec = tokens.element_spec();
   if (spec.fields.empty() || spec.fields[0].shape.rank() != 1 || is_floating(spec.fields[0].dtype))
     throw UserError("[data] pack_sequences: expected tokens, integers (?,), in the first field, " +
-                    std::string("received elements of ") + spec.text());
+                    std::string("received elements of ") + spec.text() +
+                    "; byte_tokens, char_tokens and bpe_tokens make them of text");
   return Dataset(std::make_shared<Pack>(tokens.stage(), length, options))
       .with_options(tokens.options());
 }

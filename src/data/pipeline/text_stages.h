@@ -31,6 +31,7 @@ class CharVocabulary {
   static CharVocabulary of_files(const std::vector<std::string>& files);
 
   int32_t size() const { return static_cast<int32_t>(code_points_.size()); }
+  uint64_t hash() const;
   // Token of a character, -1: it is none of them.
   int32_t token(uint32_t code_point) const;
   // Throws DataError for a character that is none of them, unless `unknown` is a token.
