@@ -170,8 +170,10 @@ TEST_F(RandomLayers, NoiseHasItsMoments) {
 
 TEST_F(RandomLayers, DropoutWithANoiseShapeDropsTogether) {
   // (B, 4, 5): one draw for the 4 rows of a sample; then one for all samples.
-  const Tensor y = called(Dropout(0.5, DropoutOptions{.noise_shape = {0, 1, 5}}), fill({30, 4, 5}, 1), true);
-  const Tensor z = called(Dropout(0.5, DropoutOptions{.noise_shape = {1, 4, 0}}), fill({30, 4, 5}, 1), true);
+  const Tensor y =
+      called(Dropout(0.5, DropoutOptions{.noise_shape = {0, 1, 5}}), fill({30, 4, 5}, 1), true);
+  const Tensor z =
+      called(Dropout(0.5, DropoutOptions{.noise_shape = {1, 4, 0}}), fill({30, 4, 5}, 1), true);
   bool differ = false, dropped = false;
   for (int64_t b = 0; b < 30; ++b)
     for (int64_t r = 0; r < 4; ++r)

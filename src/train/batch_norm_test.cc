@@ -136,7 +136,7 @@ TEST(BatchNormalization, RefusesToSplitTheBatch) {
 TEST(BatchNormalization, SaysWhatItExpects) {
   EXPECT_NE(refusal([] {
               BatchNormalization({.axis = 4})(Input({3, 4, 4}));
-            }).find("axis: expected"),
+            }).find("expected axes behind the batch, each once, received 4"),
             std::string::npos);
   EXPECT_EQ(refusal([] { BatchNormalization({.axis = 3})(Input({4, 4, 3})); }), "");
   EXPECT_NE(refusal([] { BatchNormalization({.momentum = 1.5}); }).find("momentum: expected"),

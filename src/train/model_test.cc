@@ -273,10 +273,9 @@ TEST(Model, ErrorsSayWhatIsExpected) {
   Tensor wrong({Dtype::float32, {20, 5}});
   expect_in("first: expected samples of shape (4,), received (5,)",
             message_of<UserError>([&] { model.fit(wrong, data.y, {.verbose = 0}); }));
-  Tensor flags({Dtype::boolean, {20}});
-  std::memset(flags.data(), 0, 20);
+  Tensor wide({Dtype::float32, {20, 3}});
   expect_in("sparse_categorical_crossentropy: expected targets of int32 ()",
-            message_of<UserError>([&] { model.fit(data.x, flags, {.verbose = 0}); }));
+            message_of<UserError>([&] { model.fit(data.x, wide, {.verbose = 0}); }));
   Tensor few({Dtype::int32, {19}});
   std::memset(few.data(), 0, 19 * 4);
   expect_in("as many targets as samples",
