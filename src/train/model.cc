@@ -288,12 +288,12 @@ std::vector<WeightInfo> Model::weights() {
 
 Tensors Model::get_weights() {
   state_->require_built("get_weights");
-  const Variables& variables = state_->weights();
+  state_->require_weights();
   Tensors values;
   for (size_t i = 0; i < state_->network.weights().size(); ++i) {
-    const Meta& meta = variables.layout().entries[i].meta;
-    std::memcpy(values.emplace_back(meta).data(), variables.at(i),
-                static_cast<size_t>(meta.bytes()));
+    const VariableState& variable = *state_->home(i).variable;
+    std::memcpy(values.emplace_back(variable.meta).data(), variable.place(),
+                static_cast<size_t>(variable.meta.bytes()));
   }
   return values;
 }

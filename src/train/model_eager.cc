@@ -176,9 +176,11 @@ const std::vector<Variable>& ModelState::weight_handles() {
   for (size_t i = 0; i < network.weights().size(); ++i) {
     const WeightHome& own = home(i);
     VariableState& variable = *own.variable;
-    if (variable.name.empty()) variable.name = network.weights()[i].path;
     if (!own.exists()) variable.meta = {dtype, network.weights()[i].shape};
-    if (!StepScope::current()) variable.trainable = trains(i);
+    if (!StepScope::current()) {
+      variable.name = network.weights()[i].path;  // as whoever asks calls it
+      variable.trainable = trains(i);
+    }
     handles.emplace_back(own.variable);
   }
   return handles;
@@ -186,7 +188,7 @@ const std::vector<Variable>& ModelState::weight_handles() {
 
 std::vector<Variable> Model::variables() {
   state_->require_built("variables");
-  if (!StepScope::current()) state_->weights();
+  if (!StepScope::current()) state_->require_weights();
   return state_->weight_handles();
 }
 

@@ -144,6 +144,14 @@ Variables& ModelState::weights(uint64_t seed) {
   return *variables;
 }
 
+void ModelState::require_weights() {
+  for (size_t i = 0; i < network.weights().size(); ++i)
+    if (!home(i).exists()) {
+      weights();
+      return;
+    }
+}
+
 Variables& ModelState::weights_to_write(uint64_t seed) {
   weights(seed);
   for (size_t i = 0; i < network.weights().size(); ++i) {
@@ -157,7 +165,7 @@ Variables& ModelState::weights_to_write(uint64_t seed) {
 
 void ModelState::hold(size_t weight) const {
   VariableState& variable = *home(weight).variable;
-  if (variable.name.empty()) variable.name = network.weights()[weight].path;
+  variable.name = network.weights()[weight].path;
   home(weight).move(variables, [all = variables.get(), weight] { return all->at(weight); });
   variable.meta = variables->layout().entries[weight].meta;
 }

@@ -89,7 +89,8 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::string given_name() const;               // "" for a name that nobody gave
   const std::shared_ptr<Layer>& as_member();
   VariableLayout layout(bool training);
-  Variables& weights(uint64_t seed = 0);  // makes and initialises them when there are none
+  void require_weights();  // somewhere
+  Variables& weights(uint64_t seed = 0);  // here; makes and initialises them when there are none
   // The same to be changed there: this model has the weights then. Whoever read one keeps what was
   // read.
   Variables& weights_to_write(uint64_t seed = 0);
