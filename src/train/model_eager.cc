@@ -131,8 +131,7 @@ namespace {
 // A model whose steps call others, such as a generator and a discriminator, needs none.
 class NoCall final : public UserError {
  public:
-  NoCall()
-      : UserError("expected layers, or a class derived from Model that overrides call()") {}
+  NoCall() : UserError("expected layers, or a class derived from Model that overrides call()") {}
 };
 
 }  // namespace

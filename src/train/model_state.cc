@@ -191,9 +191,8 @@ ModelState::~ModelState() {
   if (!variables || !variables->on_host()) return;
   VariableLayout weights = variables->layout();
   weights.bytes = weight_bytes(weights);
-  std::erase_if(weights.entries, [](const auto& entry) {
-    return entry.category != Category::parameters;
-  });
+  std::erase_if(weights.entries,
+                [](const auto& entry) { return entry.category != Category::parameters; });
   if (weights.entries.size() < variables->layout().entries.size()) variables->adopt(weights);
 }
 

@@ -89,7 +89,7 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::string given_name() const;               // "" for a name that nobody gave
   const std::shared_ptr<Layer>& as_member();
   VariableLayout layout(bool training);
-  void require_weights();  // somewhere
+  void require_weights();                 // somewhere
   Variables& weights(uint64_t seed = 0);  // here; makes and initialises them when there are none
   // The same to be changed there: this model has the weights then. Whoever read one keeps what was
   // read.

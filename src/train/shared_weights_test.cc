@@ -158,11 +158,10 @@ struct Gan : Model {
     {
       GradientTape tape;
       const Tensor fake = generator(noise, true);
-      d_loss = add(distance(discriminator(data.x(), true), 1),
-                   distance(discriminator(fake, true), 0));
+      d_loss =
+          add(distance(discriminator(data.x(), true), 1), distance(discriminator(fake, true), 0));
       const auto own = discriminator.trainable_variables();
-      if (trains_discriminator)
-        d_optimizer->apply_gradients(zip(tape.gradient(d_loss, own), own));
+      if (trains_discriminator) d_optimizer->apply_gradients(zip(tape.gradient(d_loss, own), own));
     }
     {
       GradientTape tape;
@@ -206,8 +205,8 @@ TEST(SharedWeights, AGanTrainsItsMembers) {
 TEST(SharedWeights, FreezingTakesEffectAtOnceInALoopOfOnesOwn) {
   Runtime runtime({.memory = "64MiB", .threads = 1});
   const Tensor x = pattern({8, 4}, 1), y = pattern({8, 1}, 2);
-  Sequential model(
-      Shape{4}, {Dense(3, {.name = "base"}), BatchNormalization(), Dense(1, {.name = "head"})});
+  Sequential model(Shape{4},
+                   {Dense(3, {.name = "base"}), BatchNormalization(), Dense(1, {.name = "head"})});
   ASSERT_EQ(model.trainable_variables().size(), 6u);
   model.get_layer("base")->trainable = false;
   model.get_layer("batch_normalization")->trainable = false;
