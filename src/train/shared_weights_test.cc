@@ -150,6 +150,25 @@ TEST(SharedWeights, OfMembersOfAClass) {
   EXPECT_FALSE(same_bits(other.get_weights()[2], model.get_weights()[2]));
 }
 
+TEST(SharedWeights, ALayerOfTwoMembersHasOneVariable) {
+  struct Twice : Model {
+    Tensor call(const Tensor& x, bool training) override {
+      return add(one(x, training), two(x, training));
+    }
+    LayerRef shared = Dense(4);
+    Sequential one{{shared}}, two{{shared}};
+  };
+  const Tensor x = pattern({16, 4}, 1);
+  Twice model;
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  model.fit(x, x, kFit);
+  ASSERT_EQ(model.get_weights().size(), 2u);
+  const Tensor whole = model.predict(x, kPredict), half = model.two.predict(x, kPredict);
+  EXPECT_TRUE(same_bits(half, model.one.predict(x, kPredict)));
+  for (int64_t i = 0; i < whole.meta().elements(); ++i)
+    EXPECT_EQ(whole.data_as<float>()[i], 2 * half.data_as<float>()[i]);
+}
+
 // Keras's own example: no call(), members with an optimiser each.
 struct Gan : Model {
   TensorLogs train_step(const StepData& data) override {
