@@ -8,6 +8,7 @@
 #include "model/layer_context.h"
 #include "model/regularizer.h"
 #include "model/rules.h"
+#include "model/weight_home.h"
 
 namespace pl {
 
@@ -65,8 +66,8 @@ std::vector<Symbolic> Layer::connect(const std::shared_ptr<Layer>& self,
   std::vector<Shape> shapes;
   for (const Symbolic& symbol : in) shapes.push_back(symbol.shape());
   try {
-    return {
-        Symbolic(std::make_shared<Symbolic::Origin>(Symbolic::Origin{self, in, build(shapes)}))};
+    return {Symbolic(std::make_shared<Symbolic::Origin>(
+        Symbolic::Origin{self, in, build_layer(*this, shapes)}))};
   } catch (const UserError& error) {
     throw build_error(label(), error);
   }

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "model/network.h"
 #include "model/remat.h"
+#include "model/weight_home.h"
 #include "op/cast.h"
 #include "op/recorder.h"
 #include "op/step_params.h"
@@ -74,7 +75,7 @@ class FunctionLayer::Building final : public LayerContext {
     }
     const size_t at = place_of(layer);
     try {
-      layer->build(shapes);
+      build_layer(*layer, shapes);
     } catch (const UserError& error) {
       throw build_error(layer->name, error);
     }
@@ -271,6 +272,12 @@ Shape FunctionLayer::build(const std::vector<Shape>& in) {
     for (size_t i = 0; i < in.size(); ++i) integers[i] = vocabulary_[i] > 0;
     if (std::find(integers.begin(), integers.end(), true) != integers.end())
       find_layers(in, integers);
+  }
+  for (const auto& [layer, shapes] : also_) {
+    if (std::find(layers_.begin(), layers_.end(), layer) != layers_.end()) continue;
+    layers_.push_back(layer);
+    name_layers(layers_);
+    shapes_.push_back(build_layer(*layer, shapes));
   }
   weights_.clear();
   for (const auto& layer : layers_)

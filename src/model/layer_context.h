@@ -43,6 +43,10 @@ class FunctionLayer final : public Layer {
   // Of the data that it will get; integers stay integers where the body can work with them. An
   // input that goes into an Embedding is one in any case.
   void expect(std::vector<Dtype> inputs) { expected_ = std::move(inputs); }
+  // Has the weights of this layer too, which the body does not call: a step of the model does.
+  void also(std::shared_ptr<Layer> layer, std::vector<Shape> in) {
+    also_.emplace_back(std::move(layer), std::move(in));
+  }
 
   const char* kind() const override { return kind_.c_str(); }
   Shape build(const std::vector<Shape>& in) override;
@@ -62,6 +66,7 @@ class FunctionLayer final : public Layer {
   std::string kind_;
   std::function<Body()> body_;
   std::vector<Dtype> expected_;
+  std::vector<std::pair<std::shared_ptr<Layer>, std::vector<Shape>>> also_;
   std::vector<std::shared_ptr<Layer>> layers_;
   std::vector<Shape> shapes_;  // of the layers' last outputs
   std::vector<Shape> results_;

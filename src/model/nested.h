@@ -5,10 +5,12 @@
 
 namespace pl {
 
-// `values`: where its weights exist already, or null. `training`: the mode that it runs in whatever
-// the outer model does.
-LayerRef nested_layer(const std::string& name, const char* kind, Network network,
-                      std::shared_ptr<const WeightValues> values,
+// For shapes of one sample of its inputs: one that waits for them is built by the call.
+using NetworkFor = std::function<const Network&(const std::vector<Shape>& in)>;
+
+// `name`: empty, and it is named as layers are. `training`: the mode that it runs in whatever the
+// outer model does.
+LayerRef nested_layer(const std::string& name, const char* kind, NetworkFor network,
                       std::optional<bool> training = {});
 
 }  // namespace pl

@@ -101,6 +101,7 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
   }
   name_layers(layers);
   std::map<std::string, const Layer*> owner;
+  std::map<const WeightValues*, int> homes;
   for (const auto& [symbol, out] : order) {
     const Symbolic::Origin& origin = *symbol.origin();
     auto [at, fresh] = weights_of.emplace(origin.layer.get(), std::vector<int>());
@@ -112,20 +113,26 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
                       "models that are used as layers");
     const std::vector<Weight>& weights = origin.layer->weights();
     for (size_t w = 0; w < weights.size(); ++w) {
-      at->second.push_back(weights[w].owner ? -1 : static_cast<int>(weights_.size()));
-      if (!weights[w].owner)
-        weights_.push_back({.path = path + "/" + weights[w].name,
-                            .shape = weights[w].shape,
-                            .initializer = weights[w].initializer,
-                            .trainable = weights[w].trainable,
-                            .regularizer = weights[w].regularizer,
-                            .constraint = weights[w].constraint,
-                            .state = !weights[w].trainable,
-                            .layer = origin.layer,
-                            .index = w,
-                            .values = weights[w].values ? weights[w].values : origin.values,
-                            .dtype = weights[w].dtype ? weights[w].dtype : origin.layer->dtype,
-                            .carried = weights[w].carried});
+      // A layer that two models inside this one share has its weights once.
+      const auto known = weights[w].values ? homes.find(weights[w].values.get()) : homes.end();
+      if (weights[w].owner || known != homes.end()) {
+        at->second.push_back(weights[w].owner ? -1 : known->second);
+        continue;
+      }
+      at->second.push_back(static_cast<int>(weights_.size()));
+      if (weights[w].values) homes[weights[w].values.get()] = at->second.back();
+      weights_.push_back({.path = path + "/" + weights[w].name,
+                          .shape = weights[w].shape,
+                          .initializer = weights[w].initializer,
+                          .trainable = weights[w].trainable,
+                          .regularizer = weights[w].regularizer,
+                          .constraint = weights[w].constraint,
+                          .state = !weights[w].trainable,
+                          .layer = origin.layer,
+                          .index = w,
+                          .values = weights[w].values,
+                          .dtype = weights[w].dtype ? weights[w].dtype : origin.layer->dtype,
+                          .carried = weights[w].carried});
     }
   }
   for (const auto& [symbol, out] : order) {

@@ -4,6 +4,7 @@
 #include "model/network.h"
 #include "model/recurrent_layer.h"
 #include "model/rules.h"
+#include "model/weight_home.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -60,8 +61,8 @@ class BidirectionalLayer final : public Layer {
     if (in.size() != 1 && in.size() != 1 + states)
       throw UserError("expected a sequence, or it and " + std::to_string(states) +
                       " states, received " + std::to_string(in.size()) + " inputs");
-    Shape out = forward_->build(part_of(in, *forward_, 1));
-    const Shape other = backward_->build(part_of(in, *backward_, 1 + forward_->states()));
+    Shape out = build_layer(*forward_, part_of(in, *forward_, 1));
+    const Shape other = build_layer(*backward_, part_of(in, *backward_, 1 + forward_->states()));
     other_ = other;
     if (merge_mode_ != "concat" && !merge_mode_.empty() && out != other)
       throw UserError("expected as many units in both directions to merge them by '" + merge_mode_ +
@@ -165,7 +166,7 @@ class TimeDistributedLayer final : public Layer {
     if (in.size() != 1 || in[0].rank() < 2)
       throw UserError("expected one sequence (steps, ...), received " +
                       (in.empty() ? "nothing" : in[0].text()));
-    const Shape out = layer_->build({in[0].without_front()});
+    const Shape out = build_layer(*layer_, {in[0].without_front()});
     const std::string inner = layer_->name.empty() ? snake_case(layer_->kind()) : layer_->name;
     if (weights_.empty())
       for (Weight weight : layer_->weights()) {

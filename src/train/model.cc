@@ -155,8 +155,8 @@ void Model::compile(const CompileOptions& options) {
         "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
         std::string(name_of(options.dtype.variable)) + " variables and " +
         std::string(name_of(options.dtype.compute)) + " computation");
-  const Dtype existing = state_->settings().dtype.variable;
-  if (state_->variables && options.dtype.variable != existing)
+  const Dtype existing = state_->existing_dtype().value_or(options.dtype.variable);
+  if (options.dtype.variable != existing)
     throw UserError("[compile] dtype: expected " + std::string(name_of(existing)) +
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
@@ -172,40 +172,14 @@ void Model::compile(const CompileOptions& options) {
   state_->fresh_optimizer = true;
   state_->last.reset();
   state_->traced_variables.reset();
-  if (!state_->variables) state_->handles.clear();
 }
 
-namespace {
-
-// Weights of a model's layers where they exist: its own, or those of a model inside it.
-class ModelWeights final : public WeightValues {
- public:
-  explicit ModelWeights(std::shared_ptr<const ModelState> state) : state_(std::move(state)) {}
-  const void* find(const Layer& layer, size_t index, Dtype dtype) const override {
-    const auto& weights = state_->network.weights();
-    for (size_t w = 0; w < weights.size(); ++w) {
-      if (weights[w].layer.get() != &layer || weights[w].index != index) continue;
-      if (!state_->variables)
-        return weights[w].values ? weights[w].values->find(layer, index, dtype) : nullptr;
-      const auto& entry = state_->variables->layout().entries[w];
-      if (entry.meta.dtype != dtype)
-        throw UserError("[build] " + entry.path + ": expected " + std::string(name_of(dtype)) +
-                        ", the outer model's dtype, received weights of " + entry.meta.text());
-      return state_->variables->at(w);
-    }
-    return nullptr;
-  }
-
- private:
-  std::shared_ptr<const ModelState> state_;
-};
-
-}  // namespace
-
 LayerRef Model::as_layer(std::optional<bool> training) const {
-  state_->require_built("call");
-  return nested_layer(state_->name, state_->layers.empty() ? "Functional" : "Sequential",
-                      state_->network, std::make_shared<ModelWeights>(state_), training);
+  auto network = [state = state_](const std::vector<Shape>& in) -> const Network& {
+    if (!state->network.built()) state->build(in);
+    return state->network;
+  };
+  return nested_layer(state_->given_name(), state_->kind(), network, training);
 }
 Model::operator LayerRef() const { return as_layer(); }
 Symbolic Model::operator()(const Symbolic& in) const { return as_layer()(in); }
@@ -265,7 +239,7 @@ void Model::load_weights(const std::string& path) {
   state_->require_built("load_weights");
   const SafetensorsFile file(path);
   check_weights(file, state_->layout(false));
-  pl::load_weights(file, state_->weights());
+  pl::load_weights(file, state_->weights_to_write());
 }
 
 void Model::save_checkpoint(const std::string& folder) {
@@ -293,7 +267,7 @@ void Model::load_checkpoint(const std::string& folder) {
   if (with_slots) state_->require_compiled("load_checkpoint");
   const VariableLayout layout = with_slots ? state_->layout(true) : weights;
   checkpoint.verify(layout);
-  Variables& variables = state_->weights();
+  Variables& variables = state_->weights_to_write();
   variables.adopt(layout);
   checkpoint.load(variables);
   state_->last.reset();
@@ -314,12 +288,12 @@ std::vector<WeightInfo> Model::weights() {
 
 Tensors Model::get_weights() {
   state_->require_built("get_weights");
-  const Variables& variables = state_->weights();
+  state_->require_weights();
   Tensors values;
   for (size_t i = 0; i < state_->network.weights().size(); ++i) {
-    const Meta& meta = variables.layout().entries[i].meta;
-    std::memcpy(values.emplace_back(meta).data(), variables.at(i),
-                static_cast<size_t>(meta.bytes()));
+    const VariableState& variable = *state_->home(i).variable;
+    std::memcpy(values.emplace_back(variable.meta).data(), variable.place(),
+                static_cast<size_t>(variable.meta.bytes()));
   }
   return values;
 }
@@ -354,7 +328,7 @@ void Model::set_weights(const Tensors& values) {
       throw UserError("[set_weights] " + list[i].path + ": expected " + list[i].meta.text() +
                       ", received " + values[i].meta().text());
   for (const Tensor& value : values) value.data();  // a symbol is refused before anything changes
-  const Variables& variables = state_->weights();
+  const Variables& variables = state_->weights_to_write();
   for (size_t i = 0; i < list.size(); ++i)
     std::memcpy(variables.at(i), values[i].data(), static_cast<size_t>(list[i].meta.bytes()));
 }

@@ -283,8 +283,8 @@ class Model {
   void reset_state(const std::string& layer = "");
   int64_t count_params() const;
 
-  // A model is a layer of another: its layers are part of that, under its name ("inner/dense"). The
-  // other starts with this one's weights, if there are any when its own are made.
+  // A model is a layer of another: its layers are part of that, under its name ("inner/dense").
+  // Weights belong to layers: models that share a layer share its weights, whoever trains them.
   Symbolic operator()(const Symbolic& in) const;
   std::vector<Symbolic> operator()(const std::vector<Symbolic>& in) const;
   operator LayerRef() const;
@@ -294,7 +294,7 @@ class Model {
   void set_name(std::string name);
   // By name or path ("inner/dense"). Throws UserError.
   LayerRef get_layer(const std::string& name) const;
-  void set_trainable(bool trainable);  // of all its layers; compile() settles it
+  void set_trainable(bool trainable);  // of all its layers; for fit(), compile() settles it
 
   // For shapes of one sample; without it a model is built by the first data it sees. `dtypes`: of
   // the data, for a class derived from Model that reads integers.

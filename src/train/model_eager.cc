@@ -27,40 +27,30 @@ Tensor step_params(ModelState& state, Dim rows) {
   return params;
 }
 
+// The network with what Layer::trainable says now; empty where that is as it was settled.
+Network settled_now(const Network& network) {
+  Network now;
+  for (const Network::Call& call : network.calls())
+    if (call.trainable != call.layer->trainable) {
+      now = network;
+      now.settle_trainable();
+      break;
+    }
+  return now;
+}
+
 // A weight as an op reads it; one that its layer moves, as an op writes it.
 Tensor weight_of(const Variable& variable, bool written) {
   if (written && !VariableTracer::current()) return variable.state()->writable();
   return variable.value();
 }
 
-}  // namespace
-
-namespace {
-
-// Weights of a model that is a layer of another one, where they exist.
-class MemberValues final : public WeightValues {
- public:
-  MemberValues(std::weak_ptr<const ModelState> state, size_t at)
-      : state_(std::move(state)), at_(at) {}
-  const void* find(const Layer&, size_t, Dtype dtype) const override {
-    const auto state = state_.lock();
-    if (!state || !state->variables) return nullptr;
-    return state->variables->layout().entries[at_].meta.dtype == dtype ? state->variables->at(at_)
-                                                                       : nullptr;
-  }
-
- private:
-  std::weak_ptr<const ModelState> state_;
-  size_t at_;
-};
-
 // A model called on tensors in call() of another one, or in its steps.
 class MemberLayer final : public Layer {
  public:
   explicit MemberLayer(ModelState& state)
       : kind_(state.layers.empty() ? "Functional" : "Sequential"), state_(state.weak_from_this()) {
-    if (state.name != "model" && state.name != "sequential" && state.name != "functional")
-      name = state.name;
+    name = state.given_name();
   }
   const char* kind() const override { return kind_; }
   int64_t vocabulary() const override { return vocabulary(0); }
@@ -81,7 +71,7 @@ class MemberLayer final : public Layer {
                           .trainable = !weight.state,
                           .regularizer = weight.regularizer,
                           .constraint = weight.constraint,
-                          .values = std::make_shared<MemberValues>(state_, i),
+                          .values = weight.values,
                           .dtype = weight.dtype,
                           .carried = weight.carried});
     }
@@ -128,9 +118,26 @@ const std::shared_ptr<Layer>& ModelState::as_member() {
   return member;
 }
 
-Tensor Model::call(const Tensor&, bool) {
-  throw UserError("expected layers, or a class derived from Model that overrides call()");
+const char* ModelState::kind() const {
+  if (name == "model") return "Model";
+  return layers.empty() && name != "sequential" ? "Functional" : "Sequential";
 }
+
+std::string ModelState::given_name() const {
+  return name == "model" || name == "sequential" || name == "functional" ? "" : name;
+}
+
+namespace {
+
+// A model whose steps call others, such as a generator and a discriminator, needs none.
+class NoCall final : public UserError {
+ public:
+  NoCall() : UserError("expected layers, or a class derived from Model that overrides call()") {}
+};
+
+}  // namespace
+
+Tensor Model::call(const Tensor&, bool) { throw NoCall(); }
 
 Tensors Model::call(const Tensors& xs, bool training) {
   if (xs.size() != 1)
@@ -144,9 +151,17 @@ void Model::bind() {
   ModelState* state = state_.get();
   state_->subclass = [state](std::vector<Dtype> dtypes) {
     auto layer = std::make_shared<FunctionLayer>("Model", [state] {
-      return [state](const Tensors& x, bool training) { return state->self->call(x, training); };
+      return [state](const Tensors& x, bool training) {
+        try {
+          return state->self->call(x, training);
+        } catch (const NoCall&) {
+          if (state->network.built() || !state->custom()) throw;
+          return x;
+        }
+      };
     });
     layer->expect(std::move(dtypes));
+    for (const auto& [other, in] : state->also) layer->also(other, in);
     return LayerRef(std::move(layer));
   };
   state_->step = [state](const StepData& data) {
@@ -156,44 +171,32 @@ void Model::bind() {
 }
 
 const std::vector<Variable>& ModelState::weight_handles() {
-  if (handles.empty())
-    for (size_t i = 0; i < network.weights().size(); ++i) {
-      const NetworkWeight& weight = network.weights()[i];
-      auto variable = std::make_shared<VariableState>();
-      variable->name = weight.path;
-      variable->meta = {settings().dtype.variable, weight.shape};
-      // Weights are made when one of them is first used; the same object then for as long as
-      // anybody has a handle, though its memory may move.
-      variable->place = [own = variable.get(), state = weak_from_this(), i]() -> void* {
-        if (!own->keeper)
-          if (const auto model = state.lock()) {
-            model->weights();
-            own->keeper = model->variables;
-          }
-        if (!own->keeper)
-          throw UserError("[variable] " + own->name +
-                          ": expected its model to live, which is gone");
-        return static_cast<const Variables*>(own->keeper.get())->at(i);
-      };
-      handles.emplace_back(std::move(variable));
+  const Dtype dtype = settings().dtype.variable;
+  handles.clear();
+  for (size_t i = 0; i < network.weights().size(); ++i) {
+    const WeightHome& own = home(i);
+    VariableState& variable = *own.variable;
+    if (!own.exists()) variable.meta = {dtype, network.weights()[i].shape};
+    if (!StepScope::current()) {
+      variable.name = network.weights()[i].path;  // as whoever asks calls it
+      variable.trainable = trains(i);
     }
-  for (size_t i = 0; i < handles.size(); ++i) {
-    handles[i].state()->trainable = network.weights()[i].trainable;
-    if (variables) handles[i].state()->keeper = variables;
+    handles.emplace_back(own.variable);
   }
   return handles;
 }
 
 std::vector<Variable> Model::variables() {
   state_->require_built("variables");
-  if (!StepScope::current()) state_->weights();
+  if (!StepScope::current()) state_->require_weights();
   return state_->weight_handles();
 }
 
 std::vector<Variable> Model::trainable_variables() {
   std::vector<Variable> list;
+  const StepScope* step = StepScope::current();
   for (const Variable& variable : variables())
-    if (variable.trainable()) list.push_back(variable);
+    if (step ? step->trains(variable) : variable.trainable()) list.push_back(variable);
   return list;
 }
 
@@ -220,7 +223,8 @@ Tensors Model::operator()(const Tensors& xs, bool training) {
   if (LayerContext* context = LayerContext::current())
     return context->call(state_->as_member(), xs, training);
   if (!state_->network.built()) state_->build(shapes, dtypes);
-  const Network& network = state_->network;
+  const Network settled = settled_now(state_->network);
+  const Network& network = settled.built() ? settled : state_->network;
   if (shapes != network.input_shapes()) {
     std::string expected, received;
     for (const Shape& shape : network.input_shapes())
@@ -286,15 +290,10 @@ Compiled ModelState::step_settings() {
   if (!custom()) return compiled;
   compiled.step.model = this;
   compiled.step.variables = weight_handles();
+  for (size_t i = 0; i < network.weights().size(); ++i)  // as compile() settled it
+    compiled.step.variables[i].state()->trainable = network.weights()[i].trainable;
   compiled.step.run = step;
   return compiled;
-}
-
-void ModelState::detach_readers() {
-  for (const Variable& variable : handles) {
-    variable.state()->writable();
-    variable.state()->wrote();
-  }
 }
 
 }  // namespace pl

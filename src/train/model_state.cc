@@ -1,12 +1,14 @@
 #include "train/model_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <typeinfo>
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
 #include "train/model.h"
 #include "train/samples.h"
+#include "train/step_scope.h"
 
 namespace pl {
 namespace {
@@ -46,6 +48,8 @@ void ModelState::build(const std::vector<Shape>& inputs, const std::vector<Dtype
     std::vector<Symbolic> symbols;
     for (const Shape& shape : inputs) symbols.push_back(Input(shape));
     network = Network(symbols, own.all(symbols));
+    by_call = true;
+    input_dtypes = dtypes;
   }
   if (heads && compiled) compiled->heads = heads(network.output_names());
 }
@@ -90,7 +94,12 @@ CpuBackend& ModelState::use_backend(int threads) {
   return *backend;
 }
 
-Compiled ModelState::settings() const { return compiled.value_or(Compiled{}); }
+Compiled ModelState::settings() const {
+  if (compiled) return *compiled;
+  Compiled plain;
+  if (const auto dtype = existing_dtype()) plain.dtype = *dtype;
+  return plain;
+}
 
 bool ModelState::custom() const {
   return self && typeid(*self) != typeid(Model) && typeid(*self) != typeid(Sequential);
@@ -98,9 +107,7 @@ bool ModelState::custom() const {
 
 // What the optimisers of a step of the model's own keep is known when it was traced once.
 void ModelState::trace_variables(const SampleSpec& sample, int64_t batch) {
-  if (traced_variables || !custom()) return;
-  traced_variables =
-      trace_step(network, step_settings(), {StepKind::train, batch}, sample).variables;
+  if (!traced_variables && custom()) trace_own_step(StepKind::train, sample, batch);
 }
 
 VariableLayout ModelState::layout(bool training) {
@@ -119,10 +126,98 @@ Variables& ModelState::weights(uint64_t seed) {
     const bool known = compiled && (!custom() || traced_variables);
     auto made = std::make_shared<Variables>(layout(false), known ? layout(true).bytes : 0);
     made->initialize(network, seed);
-    network.forget_values();
     variables = std::move(made);
+    for (size_t i = 0; i < network.weights().size(); ++i)
+      if (!home(i).exists()) hold(i);
+    return *variables;
+  }
+  bool copied = false;
+  for (size_t i = 0; i < network.weights().size(); ++i) {
+    const NetworkWeight& weight = network.weights()[i];
+    if (home(i).variable->keeper == variables) continue;
+    const Meta& meta = variables->layout().entries[i].meta;
+    std::memcpy(variables->at(i), home(i).find(*weight.layer, weight.index, meta.dtype),
+                static_cast<size_t>(meta.bytes()));
+    copied = true;
+  }
+  if (copied) variables->written();
+  return *variables;
+}
+
+void ModelState::require_weights() {
+  for (size_t i = 0; i < network.weights().size(); ++i)
+    if (!home(i).exists()) {
+      weights();
+      return;
+    }
+}
+
+Variables& ModelState::weights_to_write(uint64_t seed) {
+  weights(seed);
+  for (size_t i = 0; i < network.weights().size(); ++i) {
+    if (home(i).variable->keeper == variables)
+      home(i).detach_readers();
+    else
+      hold(i);
   }
   return *variables;
+}
+
+void ModelState::hold(size_t weight) const {
+  VariableState& variable = *home(weight).variable;
+  variable.name = network.weights()[weight].path;
+  home(weight).move(variables, [all = variables.get(), weight] { return all->at(weight); });
+  variable.meta = variables->layout().entries[weight].meta;
+}
+
+const WeightHome& ModelState::home(size_t weight) const {
+  const auto& values = network.weights()[weight].values;
+  check(values != nullptr, "every weight of a model has a home");
+  return static_cast<const WeightHome&>(*values);
+}
+
+std::optional<Dtype> ModelState::existing_dtype() const {
+  for (size_t i = 0; i < network.weights().size(); ++i)
+    if (home(i).exists()) return home(i).variable->meta.dtype;
+  return {};
+}
+
+bool ModelState::trains(size_t weight) const {
+  const NetworkWeight& of = network.weights()[weight];
+  return !of.state && of.layer->trains(of.index);
+}
+
+ModelState::~ModelState() {
+  if (!variables || !variables->on_host()) return;
+  VariableLayout weights = variables->layout();
+  weights.bytes = weight_bytes(weights);
+  std::erase_if(weights.entries,
+                [](const auto& entry) { return entry.category != Category::parameters; });
+  if (weights.entries.size() < variables->layout().entries.size()) variables->adopt(weights);
+}
+
+void ModelState::trace_own_step(StepKind kind, const SampleSpec& sample, int64_t batch) {
+  for (;;) try {
+      Graph graph = trace_step(network, step_settings(), {kind, batch}, sample);
+      if (kind == StepKind::train) traced_variables = std::move(graph.variables);
+      return;
+    } catch (const NewMember& found) {
+      if (!by_call) throw;
+      add_member(found.layer, found.in);
+    }
+}
+
+// Weights that exist keep their values, which are their homes'.
+void ModelState::add_member(const std::shared_ptr<Layer>& layer, const std::vector<Shape>& in) {
+  for (const auto& [known, shapes] : also) check(known != layer, "a layer joins a model once");
+  also.emplace_back(layer, in);
+  const std::vector<Shape> inputs = network.input_shapes();
+  network = Network();
+  variables.reset();
+  traced_variables.reset();
+  last.reset();
+  fresh_optimizer = true;
+  build(inputs, input_dtypes);
 }
 
 ModelCall::ModelCall(ModelState& state, const Needs& needs)
@@ -162,7 +257,12 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
   }
   source_bytes_ += needs.extra_bytes;
   pipeline_bytes_ = source_bytes_;
+  if (needs.kind == StepKind::evaluate && state.custom() && !state.test_step_traced) {
+    state.trace_own_step(needs.kind, sample_, batch_);
+    state.test_step_traced = true;
+  }
   if (training) state.trace_variables(sample_, batch_);
+  if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
   layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
   const CallbackBill bill = callback_bill(needs.callbacks, layout_);
   source_bytes_ += bill.resident;
@@ -237,8 +337,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   const bool training = needs_.kind == StepKind::train;
   require_room(report, state_.variables ? state_.variables->layout().bytes : 0);
   release_code_pages();
-  Variables& variables = state_.weights(seed);
-  if (training) state_.detach_readers();
+  Variables& variables = training ? state_.weights_to_write(seed) : state_.weights(seed);
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
     variables.adopt(layout_);
     for (const auto& [path, value] : plan_->slot_starts) variables.set_slot(path, value);

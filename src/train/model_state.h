@@ -10,6 +10,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "data/source.h"
+#include "model/weight_home.h"
 #include "trace/variable.h"
 #include "train/budget.h"
 #include "train/callback_list.h"
@@ -31,6 +32,9 @@ struct PlanKey {
 };
 
 struct ModelState : std::enable_shared_from_this<ModelState> {
+  ModelState() = default;
+  ~ModelState();  // weights live on with their layers, optimiser slots do not
+
   std::string name;
   std::vector<LayerRef> layers;  // of a Sequential, which may wait for its input shape
   Network network;
@@ -43,13 +47,20 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::function<LayerRef(std::vector<Dtype>)> subclass = nullptr;  // its call() as a layer
   std::function<TensorLogs(const StepData&)> step = nullptr;  // its train_step() or test_step()
   int64_t eager_calls = 0;
-  std::vector<Variable> handles;  // as the network's weights, once somebody asked for them
+  std::vector<Variable> handles;  // as the network's weights, when somebody last asked for them
   std::shared_ptr<Layer> member;  // this model in call() of another
   // Of a step of the model's own: all variables of its graph, once it was traced.
   std::optional<std::vector<GraphVariable>> traced_variables;
+  bool test_step_traced = false;
+  // Layers and models that its steps call and its call() does not, with the shapes they got.
+  std::vector<std::pair<std::shared_ptr<Layer>, std::vector<Shape>>> also;
+  bool by_call = false;             // the network is made of call()
+  std::vector<Dtype> input_dtypes;  // that it was built for
 
   std::unique_ptr<CpuBackend> backend;
-  std::shared_ptr<Variables> variables;  // null until someone asks for a weight
+  // Null until someone asks for a weight. Where a weight's home is elsewhere (another model with
+  // the same layer was trained last) it is a copy, made anew whenever it is used.
+  std::shared_ptr<Variables> variables;
   // The last call's plan and kernels, without memory to run in; so that predict in a loop plans
   // once. Dropped before anything else is planned, and (declared last) before the backend.
   std::optional<std::pair<PlanKey, SessionPlan>> last;
@@ -68,11 +79,25 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   bool custom() const;        // a class of the user's, whose steps may be its own
   Compiled step_settings();   // the same with its steps
   void trace_variables(const SampleSpec& sample, int64_t batch);
+  // Traces a step of the model's own; layers that it calls and the network lacks join that.
+  void trace_own_step(StepKind kind, const SampleSpec& sample, int64_t batch);
   const std::vector<Variable>& weight_handles();
+  const WeightHome& home(size_t weight) const;
+  bool trains(size_t weight) const;             // as Layer::trainable says now
+  std::optional<Dtype> existing_dtype() const;  // of weights that exist
+  const char* kind() const;                     // of this model as a layer
+  std::string given_name() const;               // "" for a name that nobody gave
   const std::shared_ptr<Layer>& as_member();
   VariableLayout layout(bool training);
-  Variables& weights(uint64_t seed = 0);  // makes and initialises them when there are none
-  void detach_readers();                  // whoever read a weight keeps what was read
+  void require_weights();                 // somewhere
+  Variables& weights(uint64_t seed = 0);  // here; makes and initialises them when there are none
+  // The same to be changed there: this model has the weights then. Whoever read one keeps what was
+  // read.
+  Variables& weights_to_write(uint64_t seed = 0);
+
+ private:
+  void hold(size_t weight) const;
+  void add_member(const std::shared_ptr<Layer>& layer, const std::vector<Shape>& in);
 };
 
 // One call of fit (train), evaluate or predict. Null data: as many samples as a batch has, as the

@@ -176,6 +176,12 @@ size_t StepScope::weight_index(const Variable& variable) const {
                   "of one of its layers, or train in a pl::function");
 }
 
+bool StepScope::trains(const Variable& variable) const {
+  for (size_t w = 0; w < weights().size(); ++w)
+    if (weights()[w].state() == variable.state()) return of_.network.weights()[w].trainable;
+  return variable.trainable();
+}
+
 StepScope::Owner& StepScope::owner_of(Optimizer& given) {
   // A model hands out the optimiser inside of one that scales the loss.
   const OptimizerRef& compiled = of_.compiled.optimizer;
@@ -275,8 +281,9 @@ Tensors StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& give
     results.insert(results.end(), more.begin(), more.end());
     return results;
   }
-  throw UserError("[call] " + layer->label() +
-                  ": expected a layer of the model, which its call() uses");
+  std::vector<Shape> shapes;
+  for (const Tensor& tensor : given) shapes.push_back(tensor.shape().without_front());
+  throw NewMember(layer, std::move(shapes));
 }
 
 TracedStep::TracedStep(const StepSetup& setup, Recorder& recorder, Tensors weights,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/error.h"
 #include "model/layer_context.h"
 #include "train/function_trace.h"
 #include "train/step_heads.h"
@@ -21,6 +22,18 @@ struct StepSetup {
   const std::vector<Head>& heads;
   const Signature& signature;
   const StepInputs& inputs;
+};
+
+// A step called a layer, on samples of these shapes, that the network does not have.
+class NewMember final : public UserError {
+ public:
+  NewMember(std::shared_ptr<Layer> called, std::vector<Shape> shapes)
+      : UserError("[call] " + called->label() +
+                  ": expected a layer of the model, which its call() uses"),
+        layer(std::move(called)),
+        in(std::move(shapes)) {}
+  std::shared_ptr<Layer> layer;
+  std::vector<Shape> in;
 };
 
 class StepScope : public StepHooks, public LayerContext {
@@ -41,6 +54,7 @@ class StepScope : public StepHooks, public LayerContext {
   Tensor loss_scale(Optimizer& optimizer, Dtype dtype) override;
   Tensors call(const std::shared_ptr<Layer>& layer, const Tensors& in,
                std::optional<bool> training) override;
+  bool trains(const Variable& variable) const;  // as compile() settled it
   bool runs(const void* model) const override { return model == of_.compiled.step.model; }
 
  protected:

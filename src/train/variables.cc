@@ -150,7 +150,8 @@ void Variables::adopt(const VariableLayout& layout) {
   }
   check(weight_bytes(layout) == weights, "layouts of one network must agree on its weights");
   if (layout.bytes <= memory_.bytes()) {
-    std::memset(data() + weights, 0, static_cast<size_t>(layout_.bytes - weights));
+    const Bytes kept = std::min(layout.bytes, layout_.bytes);
+    std::memset(data() + weights, 0, static_cast<size_t>(kept - weights));
     memory_.discard(layout.bytes);
     memory_.prefault(layout.bytes);
   } else {
