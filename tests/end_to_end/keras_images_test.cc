@@ -108,9 +108,10 @@ TEST(KerasImages, SayWhichArgumentIsWrong) {
             "[DepthwiseConv2D] depth_multiplier: expected a positive number, received 0");
   EXPECT_EQ(refusal([] { SeparableConv2D(-3, 3); }),
             "[SeparableConv2D] filters: expected a positive number, received -3");
-  EXPECT_EQ(refusal([] { UpSampling2D(2, {.interpolation = "cubic"}); }),
-            "[UpSampling2D] interpolation: expected nearest, bilinear, bicubic, lanczos3 or lanczos5, "
-            "received 'cubic'");
+  EXPECT_EQ(
+      refusal([] { UpSampling2D(2, {.interpolation = "cubic"}); }),
+      "[UpSampling2D] interpolation: expected nearest, bilinear, bicubic, lanczos3 or lanczos5, "
+      "received 'cubic'");
   EXPECT_TRUE(has(refusal([] { ReLU({.max_value = -1}); }), "[ReLU] max_value: expected"));
   EXPECT_TRUE(has(refusal([] { ReLU({.threshold = -1}); }), "[ReLU] threshold: expected"));
   EXPECT_TRUE(has(refusal([] { LeakyReLU(-0.5); }), "[LeakyReLU] negative_slope: expected"));
