@@ -150,8 +150,7 @@ void Variables::adopt(const VariableLayout& layout) {
   }
   check(weight_bytes(layout) == weights, "layouts of one network must agree on its weights");
   if (layout.bytes <= memory_.bytes()) {
-    const Bytes kept = std::min(layout.bytes, layout_.bytes);
-    std::memset(data() + weights, 0, static_cast<size_t>(kept - weights));
+    std::memset(data() + weights, 0, static_cast<size_t>(layout_.bytes - weights));
     memory_.discard(layout.bytes);
     memory_.prefault(layout.bytes);
   } else {
