@@ -22,6 +22,7 @@
 #include "model/unet.h"            // unet, kUnet
 #include "model/vit.h"             // vit, kVitB16
 #include "op/functions.h"          // matmul, add, tanh, ...: what layers of your own are made of
+#include "op/ops.h"                // ops::mean, ops::where, ...: keras.ops; + - * / on tensors
 #include "op/runtime.h"            // Runtime, device: what ops on values run on
 #include "report/plan_report.h"    // to_text, to_json of a PlanReport
 #include "tensor/float16.h"        // kMixedFloat16
