@@ -20,6 +20,7 @@ struct FootprintFacts {
   Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
   bool narrow_simd = false;   // oneDNN has no AVX-512 here and runs other code
   Bytes source_bytes = 0;     // of the input pipeline and the loop
+  bool by_page = false;       // pages of code come one by one, see backend/cpu/code_pages.h
   Bytes arena = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "backend/cpu/code_pages.h"
 #include "base/error.h"
 #include "execute/call_file.h"
 #include "plan/passes.h"
@@ -190,6 +191,7 @@ class SessionPlanner {
                          .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
+                         .by_page = hold_code_by_page(),
                          .arena = arena};
     std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
