@@ -9,6 +9,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   pl::respawn_with_short_spin(argv);
-  if (pl::hold_code_by_page()) pl::release_code_pages();
+  pl::hold_code_by_page();
   return pl::run_command(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -24,6 +24,10 @@ struct FootprintFacts {
   Bytes arena = 0;
 };
 
-Bytes fixed_bytes(const FootprintFacts& facts);
+struct Footprint {
+  Bytes fixed = 0;  // beside the arena
+  Bytes idle = 0;   // of it: only the program's start needs it, and training may hold it
+};
+Footprint footprint(const FootprintFacts& facts);
 
 }  // namespace pl

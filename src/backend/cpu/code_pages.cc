@@ -75,8 +75,12 @@ bool hold_code_by_page() {
   const bool can = ioctl(file, UFFDIO_API, &api) == 0;
   std::pair<int, int> held{file, 0};
   if (can) dl_iterate_phdr(hold_object, &held);
-  if (held.second == 0) close(file);  // else it stays open while the process lives
-  return can;
+  if (held.second == 0) {
+    close(file);
+    return can;
+  }
+  dl_iterate_phdr(release_object, nullptr);  // what came with neighbours until now
+  return true;                               // the file stays open while the process lives
 }
 
 void release_code_pages() {
