@@ -165,10 +165,6 @@ void Network::settle_trainable() {
   for (Call& call : calls_) call.trainable = call.layer->trainable;
 }
 
-void Network::forget_values() {
-  for (NetworkWeight& weight : weights_) weight.values.reset();
-}
-
 namespace {
 
 void add_members(const Network::Place& outer, std::vector<Network::Place>& list) {

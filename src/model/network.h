@@ -80,8 +80,6 @@ class Network {
   int64_t parameters() const;
   // Takes over what Layer::trainable says now.
   void settle_trainable();
-  // Lets go of weights that existed when layers were called.
-  void forget_values();
   // By path, or by a name that only one layer has. Throws UserError listing what there is.
   std::shared_ptr<Layer> get_layer(const std::string& name) const;
 

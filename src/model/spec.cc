@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/network.h"
 
 namespace pl {
 namespace {
@@ -68,16 +69,10 @@ std::string Spec::word(const std::string& key, const std::string& otherwise) con
 
 namespace {
 
-// Keras takes a class's name too: HeNormal, L1L2, MaxNorm. As snake_case, but with L1L2 in two.
+// Keras takes a class's name too: HeNormal, MaxNorm, and L1L2, which has no small letter to part
+// it.
 std::string plain_name(const std::string& name) {
-  if (name == "L1L2") return "l1_l2";
-  std::string out;
-  for (size_t i = 0; i < name.size(); ++i) {
-    const bool upper = name[i] >= 'A' && name[i] <= 'Z';
-    if (upper && i > 0 && name[i - 1] >= 'a' && name[i - 1] <= 'z') out += '_';
-    out += upper ? static_cast<char>(name[i] - 'A' + 'a') : name[i];
-  }
-  return out;
+  return name == "L1L2" ? "l1_l2" : snake_case(name);
 }
 
 }  // namespace

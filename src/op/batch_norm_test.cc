@@ -8,9 +8,12 @@
 #include "backend/cpu/cpu_backend.h"
 #include "hwy/targets.h"
 #include "op/functions.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
+
+using test::same_bits;
 
 constexpr double kEpsilon = 1e-3;
 
@@ -22,11 +25,6 @@ Tensor tensor(Shape shape, const std::function<double(int64_t)>& value) {
 }
 
 double noise(int64_t i) { return std::sin(static_cast<double>(i * i % 10007) * 12.9898); }
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
-}
 
 class BatchNorm : public testing::Test {
  protected:

@@ -10,9 +10,12 @@
 #include "backend/cpu/onednn.h"
 #include "op/functions.h"
 #include "tensor/bfloat16.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
+
+using test::same_bits;
 
 constexpr Dtype kDtypes[] = {Dtype::float32, Dtype::bfloat16};
 
@@ -102,11 +105,6 @@ Tensor exact(Direction d, Backend& backend) {
   }
   if (d.attrs.has("dtype")) d.attrs.set("dtype", std::string(name_of(Dtype::float64)));
   return run(d, backend, "reference");
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
 }
 
 bool multiplies(Dtype dtype) { return onednn_multiplies(dtype); }

@@ -87,7 +87,7 @@ const DeviceKernels& cuda_kernels() {
       of(kLayerNormGradient, "cuda", cuda::layer_norm_gradient),
       of(kLayerNormParameterGradient, "cuda", cuda::layer_norm_parameter_gradient),
       of(kLayerNormGradients, "cuda", cuda::layer_norm_gradients),
-      of(kLayerNormGradients, "parts", cuda::layer_norm_gradients_parts),
+      of(kLayerNormGradients, "parts", layer_norm_gradients_in_parts),
       of(kBatchNorm, "cuda", cuda::batch_norm),
       of(kBatchMoments, "cuda", cuda::batch_moments),
       of(kBatchNormApply, "cuda", cuda::batch_norm_apply),

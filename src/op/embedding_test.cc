@@ -7,9 +7,12 @@
 #include "backend/cpu/cpu_backend.h"
 #include "op/functions.h"
 #include "op/recorder.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
+
+using test::same_bits;
 
 Tensor filled(Shape shape, int salt) {
   Tensor tensor({Dtype::float32, std::move(shape)});
@@ -23,11 +26,6 @@ Tensor indices(Shape shape, int64_t depth) {
   for (int64_t i = 0; i < tensor.meta().elements(); ++i)
     tensor.data_as<int32_t>()[i] = static_cast<int32_t>(i * i * 7 % depth);
   return tensor;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
 }
 
 TEST(Embedding, AnIndexOutsideIsARowOfNan) {

@@ -1,7 +1,10 @@
 #include "op/layer_norm_gradients.h"
 
+#include <algorithm>
+
 #include "op/infer.h"
 #include "op/layer_norm.h"
+#include "op/pointwise.h"
 
 namespace pl {
 namespace {
@@ -50,9 +53,50 @@ std::vector<Sample> samples() {
   return list;
 }
 
-constexpr Variant kVariants[] = {
-    {"composed", DeviceKind::cpu, cpu::layer_norm_gradients_composed},
+struct Parts {
+  std::unique_ptr<Kernel> sums, input, add = nullptr;
 };
+
+// The kernels of its parts, one behind the other. dx may lie on x, dy or what is added: the sums
+// are made first, and dx in workspace.
+class InParts final : public Kernel {
+ public:
+  InParts(const PrepareCall& call, Parts parts) : parts_(std::move(parts)) {
+    if (parts_.add) inner_at_ = align_up(call.out[0].bytes(), call.backend.alignment());
+    footprint = static_cast<Bytes>(sizeof *this);
+    Bytes inner = 0;
+    for (const auto* part : {&parts_.sums, &parts_.input, &parts_.add}) {
+      if (!*part) continue;
+      inner = std::max(inner, (*part)->workspace_bytes);
+      key += (*part)->key;
+      footprint += (*part)->footprint;
+    }
+    workspace_bytes = inner_at_ + inner;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    char* space = static_cast<char*>(workspace);
+    void* const operands[] = {in[0], in[2], in[3], in[4]};
+    void* const results[] = {out[1], out[2]};
+    parts_.sums->run(operands, results, space + inner_at_);
+    void* const dx[] = {parts_.add ? space : out[0]};
+    parts_.input->run(in, dx, space + inner_at_);
+    if (!parts_.add) return;
+    void* const terms[] = {dx[0], in[5]};
+    parts_.add->run(terms, out, space + inner_at_);
+  }
+
+ private:
+  Parts parts_;
+  Bytes inner_at_ = 0;
+};
+
+// Narrow types are widened as a whole, lest dx be rounded before something is added to it.
+std::unique_ptr<Kernel> composed(const PrepareCall& call) {
+  const bool whole = call.in[0].dtype == Dtype::float32 || call.in[0].dtype == Dtype::float64;
+  return whole ? layer_norm_gradients_in_parts(call) : nullptr;
+}
+
+constexpr Variant kVariants[] = {{"composed", DeviceKind::cpu, composed}};
 constexpr InOut kInPlace[] = {{4, 0}, {5, 0}, {0, 0}};
 
 }  // namespace
@@ -69,6 +113,17 @@ const Op kLayerNormGradients{
     .cost = cost,
     .samples = samples,
 };
+
+std::unique_ptr<Kernel> layer_norm_gradients_in_parts(const PrepareCall& call) {
+  const Metas of_sums{call.in[0], call.in[2], call.in[3], call.in[4]};
+  const Metas sums{call.out[1], call.out[2]}, input{call.out[0]}, terms{call.out[0], call.out[0]};
+  const Metas of_input(call.in.begin(), call.in.begin() + 5);
+  Parts parts{
+      .sums = prepare(kLayerNormParameterGradient, {call.backend, of_sums, sums, call.attrs}),
+      .input = prepare(kLayerNormGradient, {call.backend, of_input, input, call.attrs})};
+  if (call.in.size() > 5) parts.add = prepare(kAdd, {call.backend, terms, input, Attrs()});
+  return std::make_unique<InParts>(call, std::move(parts));
+}
 
 LayerNormGradients layer_norm_gradients(const Tensor& x, const Tensor& gamma, const Tensor& mean,
                                         const Tensor& rstd, const Tensor& dy, const Tensor& added) {

@@ -16,8 +16,7 @@ LayerNormGradients layer_norm_gradients(const Tensor& x, const Tensor& gamma, co
                                         const Tensor& rstd, const Tensor& dy,
                                         const Tensor& added = {});
 
-namespace cpu {
-std::unique_ptr<Kernel> layer_norm_gradients_composed(const PrepareCall&);
-}
+// The kernels of its parts, of any device.
+std::unique_ptr<Kernel> layer_norm_gradients_in_parts(const PrepareCall&);
 
 }  // namespace pl

@@ -22,6 +22,23 @@ ProductForm product_form(const MatmulForm& form, Dtype in, Dtype out) {
           .out = out};
 }
 
+// Where no algorithm adds the bias, a product without it: `form.bias` says which it is.
+std::unique_ptr<Product> bias_if_possible(CudaBackend& backend, ProductForm& form) {
+  auto product = Product::prepare(backend, form);
+  if (product || !form.bias) return product;
+  form.bias = false;
+  return Product::prepare(backend, form);
+}
+
+// What a kernel says of itself that runs one product, if there is one.
+bool runs(Kernel& kernel, const Product* product) {
+  if (!product) return false;
+  kernel.key = product->key();
+  kernel.workspace_bytes = product->workspace_bytes();
+  kernel.library = "cublasLt";
+  return true;
+}
+
 class MatmulCuda final : public Kernel {
  public:
   // `onto`: the product is added to a sum, the first operand.
@@ -36,17 +53,9 @@ class MatmulCuda final : public Kernel {
     ProductForm p = product_form(form_, in, out_.dtype);
     p.bias = form_.bias && bias_ == out_.dtype;
     p.onto = onto_;
-    product_ = Product::prepare(backend_, p);
-    fused_ = p.bias && product_;
-    if (!product_ && p.bias) {
-      p.bias = false;
-      product_ = Product::prepare(backend_, p);
-    }
-    if (!product_) return false;
-    key = product_->key();
-    workspace_bytes = product_->workspace_bytes();
-    library = "cublasLt";
-    return true;
+    product_ = bias_if_possible(backend_, p);
+    fused_ = p.bias;
+    return runs(*this, product_.get());
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {
@@ -87,17 +96,10 @@ class MatmulAddCuda final : public Kernel {
     if (out_.elements() == 0 || form_.k == 0) return true;
     ProductForm p = product_form(form_, in, out_.dtype);
     p.added = true;
-    p.bias = fused_ = form_.bias && bias_ == out_.dtype;
-    product_ = Product::prepare(backend_, p);
-    if (!product_ && fused_) {
-      p.bias = fused_ = false;
-      product_ = Product::prepare(backend_, p);
-    }
-    if (!product_) return false;
-    key = product_->key();
-    workspace_bytes = product_->workspace_bytes();
-    library = "cublasLt";
-    return true;
+    p.bias = form_.bias && bias_ == out_.dtype;
+    product_ = bias_if_possible(backend_, p);
+    fused_ = p.bias;
+    return runs(*this, product_.get());
   }
   void run(void* const* in, void* const* out, void* workspace) override {
     const void* bias = form_.bias ? in[3] : nullptr;
@@ -191,11 +193,7 @@ class BatchMatmulCuda final : public Kernel {
                                            .b_step = shared ? 0 : f.k * f.n,
                                            .c_step = f.m * f.n,
                                            .alignment = calls_ == 1 ? 256 : size_of(in)});
-    if (!product_) return false;
-    key = product_->key();
-    workspace_bytes = product_->workspace_bytes();
-    library = "cublasLt";
-    return true;
+    return runs(*this, product_.get());
   }
 
   void run(void* const* in, void* const* out, void* workspace) override {

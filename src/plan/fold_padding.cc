@@ -73,9 +73,7 @@ bool fold_into_gradient(Graph& graph, const std::vector<std::vector<NodeId>>& re
                         const Node& crop) {
   const ValueId padded = crop.in[0];
   const NodeId producer = graph.values[index(padded)].producer;
-  if (producer < 0 || readers[index(padded)].size() != 1 ||
-      std::find(graph.keep.begin(), graph.keep.end(), padded) != graph.keep.end())
-    return false;
+  if (producer < 0 || readers[index(padded)].size() != 1 || is_kept(graph, padded)) return false;
   Node& node = graph.nodes[index(producer)];
   if (node.op != "conv2d_input_gradient" && node.op != "max_pool_gradient") return false;
   const Shape& large = graph.values[index(padded)].meta.shape;
@@ -95,8 +93,7 @@ void fold_padding(Graph& graph) {
     const Node& node = graph.nodes[n];
     if (node.op == "crop") dropped[n] = fold_into_gradient(graph, readers, node);
     if (node.op == "pad")
-      dropped[n] = readers[index(node.out[0])].empty() &&
-                   std::find(graph.keep.begin(), graph.keep.end(), node.out[0]) == graph.keep.end();
+      dropped[n] = readers[index(node.out[0])].empty() && !is_kept(graph, node.out[0]);
   }
   rebuild(graph, dropped);
 }

@@ -43,9 +43,7 @@ struct Fusion {
     const auto& all = readers[index(id)];
     return all.size() == 1 && !kept(id) && graph.nodes[index(all[0])].op == op ? all[0] : -1;
   }
-  bool kept(ValueId id) const {
-    return std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
-  }
+  bool kept(ValueId id) const { return is_kept(graph, id); }
   bool computable(ValueId id) const {
     const Dtype dtype = graph.values[index(id)].meta.dtype;
     return dtype == Dtype::float32 || dtype == Dtype::float64;

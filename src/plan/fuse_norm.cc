@@ -28,10 +28,6 @@ namespace {
 
 using Readers = std::vector<std::vector<NodeId>>;
 
-bool kept(const Graph& graph, ValueId id) {
-  return std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
-}
-
 // The node that makes `id`, or null.
 Node* producer_of(Graph& graph, ValueId id) {
   const NodeId producer = graph.values[index(id)].producer;
@@ -44,7 +40,7 @@ Node* normaliser_of(Graph& graph, const Readers& readers, ValueId id) {
   const bool normalises =
       node && (node->op == kBatchNormApply.name || node->op == kBatchNormAdd.name);
   if (!normalises || node->attrs.has("activation")) return nullptr;
-  return readers[index(id)].size() == 1 && !kept(graph, id) ? node : nullptr;
+  return readers[index(id)].size() == 1 && !is_kept(graph, id) ? node : nullptr;
 }
 
 // The first four operands of batch_norm_apply and of its gradient: x, mean, variance, gamma.
@@ -113,7 +109,7 @@ void forget_bits(Graph& graph) {
     if (!forward || forward->op != kBatchNormApply.name || of_bits.size() != 1) continue;
     Node& mask = graph.nodes[index(of_bits[0])];
     const ValueId g = mask.out[0];
-    if (mask.op != kReluBitsGradient.name || readers[index(g)].size() != 1 || kept(graph, g))
+    if (mask.op != kReluBitsGradient.name || readers[index(g)].size() != 1 || is_kept(graph, g))
       continue;
     const Node& backward = graph.nodes[index(readers[index(g)][0])];
     if (backward.op != kBatchNormGradient.name || backward.in[4] != g ||
@@ -169,7 +165,7 @@ void join_gradients(Graph& graph) {
     const bool by_x = forward && forward->op == kBatchNormApply.name &&
                       forward->attrs.has("activation") && same_call(*forward, backward) &&
                       same_clip(forward->attrs, mask->attrs) && readers[index(g)].size() == 1 &&
-                      !kept(graph, g);
+                      !is_kept(graph, g);
     if (!by_x && readers[index(g)].front() != static_cast<NodeId>(n)) continue;
     dropped[index(graph.values[index(g)].producer)] = true;
     backward.in[4] = dy;

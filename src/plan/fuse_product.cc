@@ -29,10 +29,7 @@ struct Fusion {
   std::vector<bool> dropped = std::vector<bool>(graph.nodes.size(), false);
 
   const Meta& meta(ValueId id) const { return graph.values[index(id)].meta; }
-  bool alone(ValueId id) const {
-    return readers[index(id)].size() == 1 &&
-           std::find(graph.keep.begin(), graph.keep.end(), id) == graph.keep.end();
-  }
+  bool alone(ValueId id) const { return readers[index(id)].size() == 1 && !is_kept(graph, id); }
   // The node that makes `id` for one reader alone, if it is a call of `op` that was not taken.
   NodeId producer(ValueId id, const char* op) const {
     const NodeId made_by = graph.values[index(id)].producer;
@@ -49,20 +46,20 @@ struct Fusion {
     return plain ? made_by : -1;
   }
 
-  // The sum takes in the product among its operands; of two the later one.
-  void join_sum(NodeId n) {
+  // The sum takes in the product, as `find` knows it, among its operands; of two the later one.
+  void join_sum(NodeId n, const Op& joined, NodeId (Fusion::*find)(ValueId) const) {
     Node& sum = graph.nodes[index(n)];
     if (sum.in[0] == sum.in[1] || meta(sum.in[0]) != meta(sum.in[1])) return;
-    const NodeId first = product(sum.in[0]), second = product(sum.in[1]);
+    const NodeId first = (this->*find)(sum.in[0]), second = (this->*find)(sum.in[1]);
     const NodeId made_by = std::max(first, second);
     if (made_by < 0) return;
-    const Node& matrix = graph.nodes[index(made_by)];
+    const Node& factor = graph.nodes[index(made_by)];
     const ValueId other = sum.in[made_by == first ? 1 : 0];
-    std::vector<ValueId> in{matrix.in[0], matrix.in[1], other};
-    if (matrix.in.size() > 2) in.push_back(matrix.in[2]);
-    sum.op = kMatmulAdd.name;
-    sum.attrs = matrix.attrs;
-    sum.path = matrix.path;
+    std::vector<ValueId> in{factor.in[0], factor.in[1], other};
+    if (factor.in.size() > 2) in.push_back(factor.in[2]);  // a bias
+    sum.op = joined.name;
+    sum.attrs = factor.attrs;
+    sum.path = factor.path;
     sum.in = std::move(in);
     dropped[index(made_by)] = true;
   }
@@ -78,20 +75,6 @@ struct Fusion {
     const bool plain =
         f.groups == 1 && h.kernel * w.kernel == 1 && h.before + h.after + w.before + w.after == 0;
     return plain ? made_by : -1;
-  }
-  void join_pixels(NodeId n) {
-    Node& sum = graph.nodes[index(n)];
-    if (sum.in[0] == sum.in[1] || meta(sum.in[0]) != meta(sum.in[1])) return;
-    const NodeId first = pixel_product(sum.in[0]), second = pixel_product(sum.in[1]);
-    const NodeId made_by = std::max(first, second);
-    if (made_by < 0) return;
-    const Node& gradient = graph.nodes[index(made_by)];
-    const ValueId other = sum.in[made_by == first ? 1 : 0];
-    sum.op = kConv2dInputGradientAdd.name;
-    sum.attrs = gradient.attrs;
-    sum.path = gradient.path;
-    sum.in = {gradient.in[0], gradient.in[1], other};
-    dropped[index(made_by)] = true;
   }
 
   void join_gelu(NodeId n) {
@@ -159,8 +142,9 @@ void fuse_product(Graph& graph) {
     if (graph.nodes[index(n)].op == kLayerNormGradient.name) fusion.join_norm(n);
   for (NodeId n = 0; n < count; ++n) {
     if (fusion.dropped[index(n)]) continue;
-    if (graph.nodes[index(n)].op == "add") fusion.join_sum(n);
-    if (graph.nodes[index(n)].op == "add") fusion.join_pixels(n);
+    if (graph.nodes[index(n)].op == "add") fusion.join_sum(n, kMatmulAdd, &Fusion::product);
+    if (graph.nodes[index(n)].op == "add")
+      fusion.join_sum(n, kConv2dInputGradientAdd, &Fusion::pixel_product);
     if (graph.nodes[index(n)].op == kGeluGradient.name) fusion.join_gelu(n);
   }
   rebuild(graph, fusion.dropped);

@@ -14,8 +14,7 @@ void add_gradient_onto(Graph& graph) {
   auto gradient_of = [&](ValueId id) -> NodeId {
     const NodeId producer = graph.values[index(id)].producer;
     if (producer < 0 || graph.nodes[index(producer)].op != "embedding_gradient") return -1;
-    const bool kept = std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
-    return !kept && readers[index(id)].size() == 1 ? producer : -1;
+    return !is_kept(graph, id) && readers[index(id)].size() == 1 ? producer : -1;
   };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node& sum = graph.nodes[n];

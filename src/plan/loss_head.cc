@@ -53,9 +53,7 @@ class Matcher {
  private:
   const Node& node(NodeId id) const { return graph_.nodes[index(id)]; }
   const Shape& shape(ValueId id) const { return graph_.values[index(id)].meta.shape; }
-  bool kept(ValueId id) const {
-    return std::find(graph_.keep.begin(), graph_.keep.end(), id) != graph_.keep.end();
-  }
+  bool kept(ValueId id) const { return is_kept(graph_, id); }
 
   // Another shape, or the rounding of logits and dlogits in mixed precision.
   bool is_view(const Node& node) const {

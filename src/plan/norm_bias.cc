@@ -19,10 +19,6 @@
 namespace pl::pass {
 namespace {
 
-bool kept(const Graph& graph, ValueId id) {
-  return std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
-}
-
 bool is_gradient(const Node& node) {
   return node.op == kBatchNormGradient.name || node.op == kBatchNormReluGradient.name ||
          node.op == kBatchNormAddReluGradient.name;
@@ -47,7 +43,7 @@ struct Dropping {
     const Node& moments = graph.nodes[index(n)];
     const ValueId z = moments.in[0];
     const NodeId producer = graph.values[index(z)].producer;
-    if (producer < 0 || kept(graph, z)) return nullptr;
+    if (producer < 0 || is_kept(graph, z)) return nullptr;
     Node& conv = graph.nodes[index(producer)];
     if (conv.op != kConv2d.name || conv.in.size() != 3 || conv.attrs.has("activation") ||
         graph.values[index(conv.in[2])].meta != graph.values[index(moments.out[0])].meta)
@@ -75,7 +71,7 @@ struct Dropping {
     std::vector<NodeId> others;
     for (NodeId reader : readers[index(mean)])
       if (!normalises(graph.nodes[index(reader)], moments)) others.push_back(reader);
-    if (others.empty() && !kept(graph, mean)) return;
+    if (others.empty() && !is_kept(graph, mean)) return;
     const Value value = graph.values[index(mean)];
     const auto whole = static_cast<ValueId>(graph.values.size());
     graph.values.push_back(value);

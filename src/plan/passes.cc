@@ -124,7 +124,7 @@ void fuse_relu(Graph& graph) {
     const ValueId before = relu.in[0];
     const NodeId producer = graph.values[index(before)].producer;
     if (producer < 0 || readers[index(before)].size() != 1) continue;
-    if (std::find(graph.keep.begin(), graph.keep.end(), before) != graph.keep.end()) continue;
+    if (is_kept(graph, before)) continue;
     Node& matrix = graph.nodes[index(producer)];
     if ((matrix.op != "matmul" && matrix.op != "conv2d") || matrix.attrs.has("activation"))
       continue;

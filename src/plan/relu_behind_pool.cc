@@ -23,10 +23,7 @@ Match match(const Graph& graph, const std::vector<std::vector<NodeId>>& readers,
   const Node& relu = graph.nodes[index(n)];
   if (relu.op != "relu") return {};
   const ValueId y = relu.out[0];
-  auto kept = [&](ValueId id) {
-    return std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
-  };
-  if (kept(y) || graph.values[index(relu.in[0])].variable >= 0) return {};
+  if (is_kept(graph, y) || graph.values[index(relu.in[0])].variable >= 0) return {};
   Match found{.relu = n};
   for (NodeId reader : readers[index(y)]) {
     const Node& node = graph.nodes[index(reader)];
@@ -39,12 +36,12 @@ Match match(const Graph& graph, const std::vector<std::vector<NodeId>>& readers,
       return {};
     }
   }
-  if (found.pool < 0 || kept(graph.nodes[index(found.pool)].out[1])) return {};
+  if (found.pool < 0 || is_kept(graph, graph.nodes[index(found.pool)].out[1])) return {};
   const ValueId winners = graph.nodes[index(found.pool)].out[1];
   if (found.relu_gradient < 0) return readers[index(winners)].empty() ? found : Match{};
   const ValueId dy = graph.nodes[index(found.relu_gradient)].in[1];
   found.pool_gradient = graph.values[index(dy)].producer;
-  if (found.pool_gradient < 0 || kept(dy) || readers[index(dy)].size() != 1) return {};
+  if (found.pool_gradient < 0 || is_kept(graph, dy) || readers[index(dy)].size() != 1) return {};
   const Node& scatter = graph.nodes[index(found.pool_gradient)];
   if (scatter.op != "max_pool_gradient" || scatter.in[0] != winners ||
       readers[index(winners)].size() != 1)

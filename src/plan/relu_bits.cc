@@ -21,7 +21,7 @@ NodeId gradient_of(const Graph& graph, const std::vector<std::vector<NodeId>>& r
   std::vector<ValueId> views{graph.nodes[index(n)].out[0]};  // y and its reshaped forms
   NodeId gradient = -1;
   for (size_t v = 0; v < views.size(); ++v) {
-    if (std::find(graph.keep.begin(), graph.keep.end(), views[v]) != graph.keep.end()) return -1;
+    if (is_kept(graph, views[v])) return -1;
     for (NodeId reader : readers[index(views[v])]) {
       const Node& node = graph.nodes[index(reader)];
       const Op* op = find_op(node.op);

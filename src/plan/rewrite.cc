@@ -6,6 +6,11 @@
 #include "base/error.h"
 
 namespace pl {
+
+bool is_kept(const Graph& graph, ValueId id) {
+  return std::find(graph.keep.begin(), graph.keep.end(), id) != graph.keep.end();
+}
+
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.values.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n)

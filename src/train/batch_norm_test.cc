@@ -6,9 +6,12 @@
 
 #include "base/error.h"
 #include "plimsoll.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
+
+using test::same_bits;
 
 Tensor numbers(Shape shape, double spread, double centre = 0) {
   Tensor tensor({Dtype::float32, std::move(shape)});
@@ -43,11 +46,6 @@ std::string refusal(const std::function<void()>& action) {
     return error.what();
   }
   return "";
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
 }
 
 TEST(BatchNormalization, HasKerasesWeightsOfWhichTheOptimizerKnowsHalf) {

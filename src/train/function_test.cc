@@ -7,9 +7,12 @@
 
 #include "base/error.h"
 #include "op/functions.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
+
+using test::same_bits;
 
 Tensor noise(Shape shape, int seed) {
   Tensor x({Dtype::float32, std::move(shape)});
@@ -19,11 +22,6 @@ Tensor noise(Shape shape, int seed) {
 }
 
 float scalar(const Tensor& x) { return x.data_as<float>()[0]; }
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
-}
 
 template <class F>
 std::string message_of(F call) {

@@ -6,22 +6,14 @@
 
 #include "op/cast.h"
 #include "plimsoll.h"
+#include "tests/patterns.h"
 #include "train/step_trace.h"
 
 namespace pl {
 namespace {
 
-Tensor pattern(Shape shape, double seed) {
-  Tensor x({Dtype::float32, std::move(shape)});
-  for (int64_t i = 0; i < x.meta().elements(); ++i)
-    x.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * static_cast<double>(i) + seed));
-  return x;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
-}
+using test::pattern;
+using test::same_bits;
 
 std::string message(const std::function<void()>& call) {
   try {

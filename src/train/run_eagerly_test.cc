@@ -6,16 +6,12 @@
 #include <cstring>
 
 #include "plimsoll.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
 
-Tensor pattern(Shape shape, double seed) {
-  Tensor x({Dtype::float32, std::move(shape)});
-  for (int64_t i = 0; i < x.meta().elements(); ++i)
-    x.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * static_cast<double>(i) + seed));
-  return x;
-}
+using test::pattern;
 
 Tensor whole_numbers(Shape shape, int64_t below) {
   Tensor y({Dtype::int32, std::move(shape)});

@@ -6,21 +6,14 @@
 #include <filesystem>
 
 #include "plimsoll.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
 
-Tensor pattern(Shape shape, double seed) {
-  Tensor x({Dtype::float32, std::move(shape)});
-  for (int64_t i = 0; i < x.meta().elements(); ++i)
-    x.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * static_cast<double>(i) + seed));
-  return x;
-}
+using test::pattern;
+using test::same_bits;
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
-}
 bool same_bits(const Tensors& a, const Tensors& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i)

@@ -6,27 +6,19 @@
 #include <cstring>
 
 #include "plimsoll.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
 
-Tensor pattern(Shape shape, double seed) {
-  Tensor x({Dtype::float32, std::move(shape)});
-  for (int64_t i = 0; i < x.meta().elements(); ++i)
-    x.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * static_cast<double>(i) + seed));
-  return x;
-}
+using test::pattern;
+using test::same_bits;
 
 Tensor tokens(Shape shape, int32_t below) {
   Tensor x({Dtype::int32, std::move(shape)});
   for (int64_t i = 0; i < x.meta().elements(); ++i)
     x.data_as<int32_t>()[i] = static_cast<int32_t>((i * 13 + 3) % below);
   return x;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
 }
 
 std::string message_of(const std::function<void()>& call) {

@@ -6,26 +6,18 @@
 #include <cstring>
 
 #include "plimsoll.h"
+#include "tests/patterns.h"
 
 namespace pl {
 namespace {
 
-Tensor pattern(Shape shape, double seed) {
-  Tensor x({Dtype::float32, std::move(shape)});
-  for (int64_t i = 0; i < x.meta().elements(); ++i)
-    x.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * static_cast<double>(i) + seed));
-  return x;
-}
+using test::pattern;
+using test::same_bits;
 
 Tensor classes(Dim count) {
   Tensor y({Dtype::int32, {count}});
   for (Dim i = 0; i < count; ++i) y.data_as<int32_t>()[i] = static_cast<int32_t>(i % 3);
   return y;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.meta() == b.meta() &&
-         std::memcmp(a.data(), b.data(), static_cast<size_t>(a.meta().bytes())) == 0;
 }
 
 // As a user would write one.

@@ -46,8 +46,6 @@ Prepared layer_norm(const PrepareCall&);
 Prepared layer_norm_gradient(const PrepareCall&);
 Prepared layer_norm_parameter_gradient(const PrepareCall&);
 Prepared layer_norm_gradients(const PrepareCall&);
-// layer_norm_gradients_cuda.cc
-Prepared layer_norm_gradients_parts(const PrepareCall&);
 
 // batch_norm_cuda.cu
 Prepared batch_norm(const PrepareCall&);
