@@ -32,6 +32,7 @@
 #include "train/function.h"        // function
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
+#include "train/trackers.h"        // metrics::Mean, metrics::Sum
 
 // Input pipelines.
 #include "data/image/augment.h"            // random_crop, color_jitter, mixup, ...

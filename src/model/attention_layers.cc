@@ -247,7 +247,8 @@ LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                  .kernel_constraint = options.kernel_constraint,
                                  .bias_constraint = options.bias_constraint,
                                  .name = options.name,
-                                 .dtype = options.dtype};
+                                 .dtype = options.dtype,
+                                 .trainable = options.trainable};
   return LayerRef(std::make_shared<AttentionLayer>(
       Heads{"GroupedQueryAttention", num_query_heads, num_key_value_heads, head_dim, head_dim},
       std::move(same)));

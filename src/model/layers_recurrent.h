@@ -41,6 +41,7 @@ struct LSTMOptions {
   bool unroll = false;     // of no effect: all steps are one op
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef LSTM(int64_t units, LSTMOptions options = {});
 
@@ -70,6 +71,7 @@ struct GRUOptions {
   bool reset_after = true;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef GRU(int64_t units, GRUOptions options = {});
 
@@ -96,6 +98,7 @@ struct SimpleRNNOptions {
   bool unroll = false;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
 
@@ -107,6 +110,7 @@ struct BidirectionalOptions {
   std::optional<LayerRef> backward_layer = {};  // instead of the second copy
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Bidirectional(const LayerRef& layer, BidirectionalOptions options = {});
 

@@ -1,6 +1,7 @@
 // Layers that move elements or masks and compute nothing else: Flatten, Permute, RepeatVector,
 // Masking, Identity; and Lambda.
 #include "base/error.h"
+#include "model/layer_context.h"
 #include "model/layers.h"
 #include "op/functions.h"
 #include "op/recorder.h"
@@ -136,6 +137,7 @@ class LambdaLayer final : public Layer {
     constexpr Dim kBatch = 7;
     Recorder recorder;
     RecorderScope scope(recorder);
+    const SketchValues values(recorder);
     Tensors symbols;
     for (const Shape& shape : in)
       symbols.push_back(recorder.input("in", {Dtype::float32, shape.with_front(kBatch)}, true));

@@ -1,7 +1,7 @@
-// + - * / and comparisons on tensors, numbers and what converts to tensors (variables), with NumPy's
-// broadcasting. Operands of different dtypes meet in Keras's common one: integers become floats
-// beside floats, a plain number takes the tensor's dtype. On values they run at once, on symbols
-// they are recorded, as all ops.
+// + - * / and comparisons on tensors, numbers and what converts to tensors (variables), with
+// NumPy's broadcasting. Operands of different dtypes meet in Keras's common one: integers become
+// floats beside floats, a plain number takes the tensor's dtype. On values they run at once, on
+// symbols they are recorded, as all ops.
 #pragma once
 
 #include <concepts>

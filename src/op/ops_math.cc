@@ -214,9 +214,8 @@ Tensor floor(const Tensor& x) {
   });
 }
 Tensor ceil(const Tensor& x) {
-  return to_whole(x, [](const Tensor& in, const Tensor& cut) {
-    return pl::add(cut, greater_mask(in, cut));
-  });
+  return to_whole(
+      x, [](const Tensor& in, const Tensor& cut) { return pl::add(cut, greater_mask(in, cut)); });
 }
 Tensor round(const Tensor& x) {
   return to_whole(x, [](const Tensor& in, const Tensor&) {
@@ -254,8 +253,8 @@ Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
   const Dtype dtype = common_dtype(a, b);
   const Tensor truth = pl::cast(condition, Dtype::boolean), mask = pl::cast(truth, dtype);
   if (!is_floating(dtype)) {
-    const Tensor chosen = pl::add(pl::multiply(mask, a.in(dtype)),
-                                  pl::multiply(1 - mask, b.in(dtype)));
+    const Tensor chosen =
+        pl::add(pl::multiply(mask, a.in(dtype)), pl::multiply(1 - mask, b.in(dtype)));
     return logical ? pl::cast(chosen, Dtype::boolean) : chosen;
   }
   Shape shape = mask.shape(), wider;

@@ -51,9 +51,7 @@ Tensor along(const char* op, const Tensor& x, int64_t axis, const F& f) {
 }
 
 // The shape in front of the last two dimensions.
-std::vector<Dim> leading(const Shape& shape) {
-  return {shape.begin(), shape.end() - 2};
-}
+std::vector<Dim> leading(const Shape& shape) { return {shape.begin(), shape.end() - 2}; }
 
 }  // namespace
 
@@ -107,8 +105,8 @@ Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   const std::vector<int64_t> axes = axes_of("logsumexp", axis, in.shape().rank());
   const Tensor most = ops::stop_gradient(reduce_max(in, axes, true));
   const Tensor base = where(isfinite(most), most, 0.0);
-  const Tensor total = pl::add(
-      pl::log(reduce_sum(pl::exp(pl::subtract(in, base)), axes, true)), base);
+  const Tensor total =
+      pl::add(pl::log(reduce_sum(pl::exp(pl::subtract(in, base)), axes, true)), base);
   return keepdims ? total : drop(total, axes);
 }
 Tensor norm(const Tensor& x, const Axis& axis, bool keepdims) {
@@ -118,9 +116,7 @@ Tensor any(const Tensor& x, const Axis& axis, bool keepdims) {
   const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::float32);
   return pl::cast(reduce_max(flags, axis.list, keepdims), Dtype::boolean);
 }
-Tensor all(const Tensor& x, const Axis& axis, bool keepdims) {
-  return !any(!x, axis, keepdims);
-}
+Tensor all(const Tensor& x, const Axis& axis, bool keepdims) { return !any(!x, axis, keepdims); }
 Tensor count_nonzero(const Tensor& x, const Axis& axis) {
   return reduce_sum(pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32), axis.list);
 }
@@ -131,8 +127,7 @@ Tensor cumsum(const Tensor& x, int64_t axis) {
   axis = axis_of("cumsum", axis, x.shape().rank());
   const Dim n = x.shape()[static_cast<int>(axis)];
   for (Dim back = 1; back < n; back *= 2)
-    total = pl::add(total,
-                    slice_gradient(pl::slice(total, axis, 0, n - back), axis, back, n));
+    total = pl::add(total, slice_gradient(pl::slice(total, axis, 0, n - back), axis, back, n));
   return total;
 }
 
@@ -165,8 +160,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   Tensor y = pl::cast(b, x.dtype());
   const bool row = x.shape().rank() == 1, column = y.shape().rank() == 1;
   if (x.shape().rank() < 1 || y.shape().rank() < 1)
-    throw UserError("[matmul] expected vectors or matrices, received " + a.meta().text() +
-                    " and " + b.meta().text());
+    throw UserError("[matmul] expected vectors or matrices, received " + a.meta().text() + " and " +
+                    b.meta().text());
   if (row) x = expand_dims(x, 0);
   if (column) y = expand_dims(y, 1);
   Tensor result;
@@ -174,7 +169,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     result = pl::matmul(x, y);
   } else {
     // One matrix for each: a's leading dimensions are b's, or stretch to them.
-    const Tensor like_a = zeros(Shape(leading(x.shape()))), like_b = zeros(Shape(leading(y.shape())));
+    const Tensor like_a = zeros(Shape(leading(x.shape()))),
+                 like_b = zeros(Shape(leading(y.shape())));
     const Shape lead = pl::add(like_a, like_b).shape();
     auto spread = [&](const Tensor& tensor) {
       std::vector<Dim> dims = lead.dims();

@@ -27,12 +27,24 @@ Tensor value_of(const std::vector<double>& values, const Shape& shape, Dtype dty
                     std::to_string(values.size()));
   Tensor result({dtype, shape});
   for (size_t i = 0; i < values.size(); ++i) switch (dtype) {
-      case Dtype::float32: result.data_as<float>()[i] = static_cast<float>(values[i]); break;
-      case Dtype::float64: result.data_as<double>()[i] = values[i]; break;
-      case Dtype::int32: result.data_as<int32_t>()[i] = static_cast<int32_t>(values[i]); break;
-      case Dtype::int64: result.data_as<int64_t>()[i] = static_cast<int64_t>(values[i]); break;
-      case Dtype::uint8: result.data_as<uint8_t>()[i] = static_cast<uint8_t>(values[i]); break;
-      case Dtype::boolean: result.data_as<uint8_t>()[i] = values[i] != 0; break;
+      case Dtype::float32:
+        result.data_as<float>()[i] = static_cast<float>(values[i]);
+        break;
+      case Dtype::float64:
+        result.data_as<double>()[i] = values[i];
+        break;
+      case Dtype::int32:
+        result.data_as<int32_t>()[i] = static_cast<int32_t>(values[i]);
+        break;
+      case Dtype::int64:
+        result.data_as<int64_t>()[i] = static_cast<int64_t>(values[i]);
+        break;
+      case Dtype::uint8:
+        result.data_as<uint8_t>()[i] = static_cast<uint8_t>(values[i]);
+        break;
+      case Dtype::boolean:
+        result.data_as<uint8_t>()[i] = values[i] != 0;
+        break;
       case Dtype::bfloat16:
       case Dtype::float16:
         throw UserError("[constant] expected float32, float64, integers or bool, received " +
@@ -135,8 +147,7 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) { return pl::broadcast_
 Tensor concatenate(const Tensors& parts, int64_t axis) { return pl::concatenate(parts, axis); }
 Tensor stack(const Tensors& parts, int64_t axis) {
   Tensors grown;
-  for (const Tensor& part : parts)
-    grown.push_back(expand_dims(part, axis));
+  for (const Tensor& part : parts) grown.push_back(expand_dims(part, axis));
   return pl::concatenate(grown, axis);
 }
 Tensors unstack(const Tensor& x, int64_t axis) {
@@ -272,8 +283,7 @@ Tensor arange(Dim stop, Dtype dtype) {
   if (stop < 0) throw UserError("[arange] expected a count, received " + std::to_string(stop));
   if (stop == 0) return fill({0}, 0, dtype);
   Tensor counted = fill({1}, 0, dtype);
-  for (Dim n = 1; n < stop; n *= 2)
-    counted = pl::concatenate({counted, counted + n}, 0);
+  for (Dim n = 1; n < stop; n *= 2) counted = pl::concatenate({counted, counted + n}, 0);
   return counted.shape()[0] == stop ? counted : pl::slice(counted, 0, 0, stop);
 }
 Tensor eye(Dim n, Dtype dtype) { return pl::one_hot(arange(n), n, dtype); }
