@@ -19,6 +19,7 @@
 #include "model/regularizer.h"     // regularizers::L2, ...
 #include "model/remat.h"           // remat, RematScope
 #include "model/resnet.h"          // resnet18, resnet50
+#include "model/symbolic_ops.h"    // + - * / and ops:: on Input() and what layers make of it
 #include "model/unet.h"            // unet, kUnet
 #include "model/vit.h"             // vit, kVitB16
 #include "op/functions.h"          // matmul, add, tanh, ...: what layers of your own are made of

@@ -458,6 +458,8 @@ LayerRef Identity(std::string name = "");
 // Any function of tensors with the batch as dimension 0, made of public op functions.
 using LambdaFunction = std::function<Tensor(const Tensors&)>;
 LayerRef Lambda(LambdaFunction function, std::string name = "");
+// The same under another kind, by which it is named: "Add" to add, add_1, ...
+LayerRef op_layer(std::string kind, LambdaFunction function);
 
 // Keras's other names.
 inline LayerRef MaxPool1D(int64_t pool_size = 2, Pooling1DOptions options = {}) {

@@ -67,7 +67,7 @@ struct GRUOptions {
   bool go_backwards = false;
   bool stateful = false;
   int64_t batch_size = 0;
-  bool unroll = false;
+  bool unroll = false;  // of no effect, as LSTM's
   bool reset_after = true;
   std::string name = "";
   std::string dtype = "";
@@ -95,7 +95,7 @@ struct SimpleRNNOptions {
   bool go_backwards = false;
   bool stateful = false;
   int64_t batch_size = 0;
-  bool unroll = false;
+  bool unroll = false;  // of no effect, as LSTM's
   std::string name = "";
   std::string dtype = "";
   bool trainable = true;

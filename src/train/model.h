@@ -240,8 +240,8 @@ class Model {
   History fit(const Values& x, const Values& y, const FitOptions& options = {});
   History fit(Source& data, const FitOptions& options = {});
   // Elements are batches: x, or x and y, or these and sample weights. Its own batches and order are
-  // taken, batch_size and shuffle are not. Data without end or of unknown number need
-  // steps_per_epoch.
+  // taken, batch_size and shuffle are not. Data without end need steps_per_epoch; data of
+  // unknown number are read through once before, so that all batch sizes are planned.
   History fit(const Dataset& data, const FitOptions& options = {});
 
   Results evaluate(const Values& x, const Values& y, const EvaluateOptions& options = {});
