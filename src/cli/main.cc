@@ -1,5 +1,6 @@
 #include <csignal>
 
+#include "backend/cpu/code_pages.h"
 #include "cli/commands.h"
 #include "cli/respawn.h"
 
@@ -8,5 +9,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   pl::respawn_with_short_spin(argv);
+  pl::hold_code_by_page();
   return pl::run_command(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -53,7 +53,7 @@ PlanReport describe(const SessionPlan& plan) {
   PlanReport report;
   const Prepared& fullest = plan.prepared[plan.fullest];
   report.process = plan.process();
-  report.fixed = plan.fixed + plan.snapshot;
+  report.fixed = plan.outside();
   report.snapshot = plan.snapshot;
   report.arena = plan.arena;
   report.bound = fullest.plan.bound;

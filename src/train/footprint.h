@@ -20,9 +20,14 @@ struct FootprintFacts {
   Bytes transient_bytes = 0;  // the most a library takes from the heap within one kernel
   bool narrow_simd = false;   // oneDNN has no AVX-512 here and runs other code
   Bytes source_bytes = 0;     // of the input pipeline and the loop
+  bool by_page = false;       // pages of code come one by one, see backend/cpu/code_pages.h
   Bytes arena = 0;
 };
 
-Bytes fixed_bytes(const FootprintFacts& facts);
+struct Footprint {
+  Bytes fixed = 0;  // beside the arena
+  Bytes idle = 0;   // of it: only the program's start needs it, and training may hold it
+};
+Footprint footprint(const FootprintFacts& facts);
 
 }  // namespace pl

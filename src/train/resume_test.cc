@@ -32,9 +32,9 @@ struct Data50 {
   Tensor x, y;
 };
 
-Sequential make_model() {
-  Sequential model(Shape{6}, {Dense(8, {.activation = "relu"}), Dropout(0.3), BatchNormalization(),
-                              Dense(3, {.activation = "softmax"})});
+Sequential make_model(int64_t width = 8) {
+  Sequential model(Shape{6}, {Dense(width, {.activation = "relu"}), Dropout(0.3),
+                              BatchNormalization(), Dense(3, {.activation = "softmax"})});
   model.compile({.optimizer = Adam({.learning_rate = 0.02}),
                  .loss = "sparse_categorical_crossentropy",
                  .metrics = {"accuracy"}});
@@ -116,9 +116,9 @@ TEST(Resume, EpochByEpoch) {
 }
 
 TEST(Resume, ABudgetWithoutRoomForACopyWritesBetweenSteps) {
-  const TempFolder calm, folder;
+  const TempFolder folder;
   const Data50 data;
-  Sequential model = make_model();
+  Sequential model = make_model(200000);  // a small one's copy lies where the program started
   FitOptions options{.batch_size = 15, .verbose = 0, .threads = 1};
   options.callbacks = {BackupAndRestore(folder / "b")};
   const PlanReport roomy = model.plan(data.x, data.y, options);

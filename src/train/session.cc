@@ -29,9 +29,9 @@ std::vector<std::string> test_log_names(const SessionPlan& plan) { return names_
 
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
                     std::optional<Bytes> system) {
-  plan.snapshot = 0;
-  const Bytes process = plan.process() + wanted;
-  if ((!budget || process <= *budget) && (!system || process <= *system)) plan.snapshot = wanted;
+  plan.snapshot = wanted;
+  const Bytes process = plan.process();
+  if ((budget && process > *budget) || (system && process > *system)) plan.snapshot = 0;
 }
 
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {

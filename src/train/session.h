@@ -2,6 +2,7 @@
 // in one arena. plan_session is all that `plimsoll plan` does; Session adds memory and motion.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +43,7 @@ struct PlanOptions {
 // One way to run all signatures in one arena.
 struct SessionPoint {
   std::vector<size_t> entries;  // per signature, of its pool
-  Bytes arena = 0, fixed = 0;
+  Bytes arena = 0, fixed = 0, idle = 0;
   Bytes host_bytes = 0;  // of the arena: in host memory that a device's kernels reach
   double ms = 0;         // of the first signature
   int64_t split = 1, bands = 0;
@@ -56,12 +57,14 @@ struct SessionPlan {
   VariableLayout layout;
   Bytes arena = 0;  // the largest of the plans
   Bytes fixed = 0;  // bound of everything else the process holds
+  Bytes idle = 0;   // of it: held by nothing while it trains, so that a snapshot may lie there
   // For writing checkpoints beside training; granted where the chosen plan leaves room for it, so
   // that it never makes a step slower. Not in `frontier`, whose plans can do without.
   Bytes snapshot = 0;
   // On a device, of the arena: the last variables, in pinned memory of the host.
   Bytes host_bytes = 0;
-  Bytes process() const { return arena + fixed + snapshot - host_bytes; }
+  Bytes outside() const { return fixed + snapshot - std::min(idle, snapshot); }
+  Bytes process() const { return arena + outside() - host_bytes; }
   Bytes floor = 0;        // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;     // the plan that sets the arena
   StepLayout step, test;  // of the steps that train, if any, and of those that evaluate

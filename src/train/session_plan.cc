@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "backend/cpu/code_pages.h"
 #include "base/error.h"
 #include "execute/call_file.h"
 #include "plan/passes.h"
@@ -26,7 +27,8 @@ class SessionPlanner {
         graphs_(graphs),
         source_bytes_(source_bytes),
         fused_nodes_(fused_nodes),
-        memory_(memory) {
+        memory_(memory),
+        by_page_(hold_code_by_page()) {
     if (!backend.on_host()) find_host_parts(host);
   }
 
@@ -94,7 +96,8 @@ class SessionPlanner {
     for (const Pool& pool : pools_) {
       std::optional<Bytes> least;
       for (const PoolSplit& split : pool.splits) {
-        const Bytes bytes = split.floor + fixed(split.bill, split.floor, split.bill.nodes);
+        const Bytes bytes =
+            split.floor + footprint_of(split.bill, split.floor, split.bill.nodes).fixed;
         least = std::min(least.value_or(bytes), bytes);
       }
       most = std::max(most, least.value_or(0));
@@ -169,7 +172,9 @@ class SessionPlanner {
     // A body is recorded once.
     const size_t launches = bill.nodes + static_cast<size_t>(point.recomputed.values /
                                                              std::max<int64_t>(1, point.split));
-    point.fixed = fixed(bill, point.arena - point.host_bytes, launches);
+    const Footprint beside = footprint_of(bill, point.arena - point.host_bytes, launches);
+    point.fixed = beside.fixed;
+    point.idle = beside.idle;
     point.ms += host_ms(point.host_bytes);
   }
 
@@ -183,13 +188,14 @@ class SessionPlanner {
   }
 
   // `launches`: of kernels in a step, where steps are recorded.
-  Bytes fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
-    if (!backend_.on_host()) return device_fixed(bill, arena, launches);
+  Footprint footprint_of(const KernelBill& bill, Bytes arena, size_t launches) const {
+    if (!backend_.on_host()) return {.fixed = device_fixed(bill, arena, launches)};
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
                          .fused_nodes = fused_nodes_,
                          .narrow_simd = backend_.narrow_simd(),
                          .source_bytes = source_bytes_,
+                         .by_page = by_page_,
                          .arena = arena};
     std::set<std::string> library_parts, kinds;
     for (int id : bill.calls) {
@@ -205,7 +211,7 @@ class SessionPlanner {
       facts.convolutions += part.starts_with("convolution");
       facts.backward_data += part.starts_with("convolution backward data");
     }
-    return fixed_bytes(facts);
+    return footprint(facts);
   }
 
   Backend& backend_;
@@ -214,6 +220,7 @@ class SessionPlanner {
   Bytes source_bytes_;
   size_t fused_nodes_;
   PlanMemory& memory_;
+  bool by_page_;
   std::vector<Pool> pools_;
   std::vector<Bytes> host_parts_;
 };
@@ -381,6 +388,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.band_refusal = planner.pools().front().band_refusal;
   result.arena = chosen.arena;
   result.fixed = chosen.fixed;
+  result.idle = chosen.idle;
   result.host_bytes = chosen.host_bytes;
   result.ms = chosen.ms;
   if (compiled.run_eagerly) {

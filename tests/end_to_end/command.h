@@ -83,12 +83,15 @@ inline Finished plimsoll(Words arguments) {
 }
 
 // The same below a small parent that reads the peak.
-inline Finished plimsoll_measured(Words arguments) {
+// `through`: a tool that starts it.
+inline Finished plimsoll_measured(const Words& arguments, const Words& through = {}) {
   const TempFolder folder;
   const std::string report = folder / "peak.json";
-  arguments.insert(arguments.begin(),
-                   {::pl::test::tool("peak"), "-o", report, ::pl::test::binary()});
-  Finished result = run_words(arguments, folder);
+  Words words{::pl::test::tool("peak"), "-o", report};
+  words.insert(words.end(), through.begin(), through.end());
+  words.push_back(::pl::test::binary());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  Finished result = run_words(words, folder);
   EXPECT_EQ(result.exit, 0) << "peak itself: " << result.err;
   const Json json = parse_json(::pl::testing::read_bytes(report), "peak");
   result.exit = static_cast<int>(json.at("exit", "peak").as_integer("exit"));

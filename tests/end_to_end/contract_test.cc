@@ -148,7 +148,7 @@ TEST(PlanJson, WithABudgetHasTheLargestBatch) {
 }
 
 TEST(PlanJson, ThatDoesNotFitIsTheSameObject) {
-  const Finished done = plimsoll({"plan", "mlp", "--json", "--memory", "30MiB", "--batch", "4096"});
+  const Finished done = plimsoll({"plan", "mlp", "--json", "--memory", "20MiB", "--batch", "4096"});
   EXPECT_EQ(done.exit, 3);
   expect_plan(done.lines().at(0));
 }

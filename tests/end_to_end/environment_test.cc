@@ -54,6 +54,20 @@ TEST(Environment, OtherInstructionSetsStayBelowThePlan) {
   }
 }
 
+// Where pages of code come with their neighbours, the plan is a bound, and as good as it can be.
+TEST(Environment, WithoutUserfaultfdThePlanHolds) {
+  if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
+  const Words through{::pl::test::tool("without_userfaultfd")};
+  for (const char* model : {"mlp", "mnist-cnn", "gpt-tiny"}) {
+    const Finished done =
+        plimsoll_measured({"train", model, "--batch", "8", "--steps", "3", "--json"}, through);
+    ASSERT_EQ(done.exit, 0) << done.err;
+    const int64_t planned = integer_at(done.event("plan"), "process_bytes");
+    EXPECT_LE(done.peak, planned) << model;
+    EXPECT_GE(done.peak, planned - 6 * kMiB) << model;
+  }
+}
+
 TEST(Environment, VerboseLibrariesDoNotMixWithJson) {
   const Setting setting("ONEDNN_VERBOSE", "2");
   const Finished done = plimsoll({"train", "mlp", "--steps", "2", "--json"});

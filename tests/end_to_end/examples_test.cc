@@ -117,7 +117,7 @@ TEST(Examples, LoopLayer) {
 }
 
 TEST(Examples, LargeImage) {
-  const std::string text = output_of("large_image", "160 24MiB");
+  const std::string text = output_of("large_image", "256 24MiB");
   EXPECT_GT(number_behind(text, "\n2 steps, loss "), 0) << text;
   EXPECT_LT(number_behind(text, "measured "), 24) << text;
   EXPECT_GT(number_behind(text, "unlimited: "), 24) << text;

@@ -2,12 +2,16 @@
 
 #include <fcntl.h>
 #include <link.h>
+#include <linux/userfaultfd.h>
 #include <malloc.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <utility>
 
 namespace pl {
 namespace {
@@ -37,7 +41,47 @@ int release_object(dl_phdr_info* object, size_t, void*) {
   return 0;
 }
 
+// Older headers do not know them.
+constexpr uint64_t kWpUnpopulated = 1 << 13, kWpAsync = 1 << 15;  // UFFD_FEATURE_...
+constexpr int kUserModeOnly = 1;                                  // UFFD_USER_MODE_ONLY
+
+// Ranges that are watched for writes are mapped page by page, and nobody writes to these. Those
+// that are registered already answer EBUSY.
+int hold_object(dl_phdr_info* object, size_t, void* to) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (int i = 0; i < object->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W)) continue;
+    const uintptr_t begin = (object->dlpi_addr + segment.p_vaddr) & ~(page - 1);
+    const uintptr_t end =
+        (object->dlpi_addr + segment.p_vaddr + segment.p_memsz + page - 1) & ~(page - 1);
+    uffdio_register range{};
+    range.range = {begin, end - begin};
+    range.mode = UFFDIO_REGISTER_MODE_WP;
+    auto& [file, count] = *static_cast<std::pair<int, int>*>(to);
+    if (ioctl(file, UFFDIO_REGISTER, &range) == 0) ++count;
+  }
+  return 0;
+}
+
 }  // namespace
+
+bool hold_code_by_page() {
+  const int file = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
+  if (file < 0) return false;
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = kWpUnpopulated | kWpAsync;
+  const bool can = ioctl(file, UFFDIO_API, &api) == 0;
+  std::pair<int, int> held{file, 0};
+  if (can) dl_iterate_phdr(hold_object, &held);
+  if (held.second == 0) {
+    close(file);
+    return can;
+  }
+  dl_iterate_phdr(release_object, nullptr);  // what came with neighbours until now
+  return true;                               // the file stays open while the process lives
+}
 
 void release_code_pages() {
   dl_iterate_phdr(release_object, nullptr);

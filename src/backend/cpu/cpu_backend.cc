@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/code_pages.h"
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/onednn.h"
 #include "base/error.h"
@@ -52,6 +53,7 @@ void require_thread_stacks(int threads) {
 CpuBackend::CpuBackend(int threads)
     : Backend({DeviceKind::cpu, 0}, checked_threads(threads), kAlignment) {
   require_thread_stacks(this->threads());
+  hold_code_by_page();
   use();
   // Starts the team now, so that its stacks are there before anything is measured. Kernels are
   // built for this many threads and would compute something else with fewer.
