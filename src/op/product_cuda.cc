@@ -145,9 +145,8 @@ struct Product::State {
       if (once < 0 && waves > 0.85f && waves <= 1) once = at;
       if (waves >= 4 && fast_tiles(found[i].algo, waves)) return at;
     }
-    const bool cut =
-        first >= 0 &&
-        config(found[static_cast<size_t>(first)].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
+    const bool cut = first >= 0 && config(found[static_cast<size_t>(first)].algo,
+                                          CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
     return form.onto && cut && once >= 0 ? once : first;
   }
   bool fast_tiles(const cublasLtMatmulAlgo_t& algo, float waves) const {

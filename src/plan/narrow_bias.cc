@@ -32,9 +32,8 @@ void narrow_bias(Graph& graph) {
         auto [cast, fresh] = casts.emplace(bias, static_cast<ValueId>(graph.values.size()));
         if (fresh) {
           order.push_back(static_cast<NodeId>(graph.nodes.size()));
-          graph.values.push_back({.meta = {dtype, meta.shape},
-                                  .producer = order.back(),
-                                  .path = graph.nodes[n].path});
+          graph.values.push_back(
+              {.meta = {dtype, meta.shape}, .producer = order.back(), .path = graph.nodes[n].path});
           graph.nodes.push_back({.op = "cast",
                                  .in = {bias},
                                  .out = {cast->second},
