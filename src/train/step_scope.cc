@@ -14,6 +14,7 @@ namespace pl {
 namespace {
 
 thread_local StepScope* current_step = nullptr;
+thread_local int64_t steps_begun = 0;
 
 }  // namespace
 
@@ -26,7 +27,8 @@ void check_gradients(const Tensors& gradients) {
       "with no gradient for any; compute it of y_pred");
 }
 
-StepScope::StepScope(const StepSetup& setup) : of_(setup), previous_(current_step) {
+StepScope::StepScope(const StepSetup& setup)
+    : of_(setup), previous_(current_step), serial_(++steps_begun) {
   current_step = this;
 }
 StepScope::~StepScope() { current_step = previous_; }

@@ -40,6 +40,7 @@ class StepScope : public StepHooks, public LayerContext {
  public:
   static StepScope* current();  // null outside of such a step
   bool training() const { return of_.signature.kind == StepKind::train; }
+  int64_t serial() const { return serial_; }  // above 0; of no other step on this thread
 
   // Runs the user's step, or the standard one, and keeps what it answers. Throws UserError.
   void run();
@@ -99,6 +100,7 @@ class StepScope : public StepHooks, public LayerContext {
   size_t keep_number(const std::string& name, const Tensor& value);  // its place
 
   StepScope* previous_;
+  const int64_t serial_;
   int64_t calls_ = 0;
   NetworkNotes notes_;            // of the last one
   std::vector<int64_t> outputs_;  // and what it gave, by identity

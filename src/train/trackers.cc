@@ -11,8 +11,9 @@ void Tracker::update_state(const Tensor& values, const Tensor& sample_weight) {
   if (!values.defined())
     throw UserError("[update_state] " + name_ + ": expected numbers, received nothing");
   StepScope* step = StepScope::current();
-  if (step_ != step) total_ = count_ = Tensor();  // of a step that is over
-  step_ = step;
+  const int64_t serial = step ? step->serial() : 0;
+  if (step_ != serial) total_ = count_ = Tensor();  // of a step that is over
+  step_ = serial;
   const Tensor in = is_floating(values.dtype()) ? values : ops::cast(values, Dtype::float32);
   const Tensor weight =
       sample_weight.defined() ? sample_weight * ops::ones_like(in) : ops::ones_like(in);
@@ -29,7 +30,7 @@ void Tracker::update_state(const Tensor& values, const Tensor& sample_weight) {
 Tensor Tracker::result() const {
   StepScope* step = StepScope::current();
   if (!step) return constant(mean_ ? (weight_ == 0 ? 0 : sum_ / weight_) : sum_);
-  if (step != step_)
+  if (step->serial() != step_)
     throw UserError("[result] " + name_ +
                     ": expected update_state() in this step before, received no call of it");
   if (!mean_) {

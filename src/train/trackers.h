@@ -11,8 +11,6 @@
 
 namespace pl {
 
-class StepScope;
-
 namespace metrics {
 
 // In a step the sums are the batch's, and the log has what all batches of the epoch make: result()
@@ -31,9 +29,9 @@ class Tracker {
  private:
   std::string name_;
   bool mean_;
-  Tensor total_, count_;             // of this step
-  const StepScope* step_ = nullptr;  // whose they are
-  double sum_ = 0, weight_ = 0;      // on values
+  Tensor total_, count_;         // of this step
+  int64_t step_ = 0;             // whose they are
+  double sum_ = 0, weight_ = 0;  // on values
 };
 
 class Mean : public Tracker {
