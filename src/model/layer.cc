@@ -145,7 +145,9 @@ Tensors LayerRef::all(const Tensors& in) const {
 Symbolic Input(Shape shape, std::string name) {
   for (Dim dim : shape)
     if (dim <= 0)
-      throw UserError("[build] Input: expected positive dimensions, received " + shape.text());
+      throw UserError("[build] Input: expected positive dimensions, received " + shape.text() +
+                      "; the batch is none of them, and what is planned has one size: pad or "
+                      "resize samples to it");
   shape.elements();
   return Symbolic(std::make_shared<Symbolic::Origin>(
       Symbolic::Origin{nullptr, {}, std::move(shape), std::move(name)}));

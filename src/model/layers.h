@@ -355,7 +355,8 @@ LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
                      EinsumDenseOptions options = {});
 
 // Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
-// self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
+// self-attention. A fourth input is Keras's attention_mask (T, S), not 0 where a query sees a key.
+// Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
 struct MultiHeadAttentionOptions {
   int64_t value_dim = 0;     // 0: key_dim
   double dropout = 0;        // of the attention weights, while training

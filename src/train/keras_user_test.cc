@@ -367,6 +367,39 @@ TEST(KerasUser, DataOfUnknownNumberAreCountedFirst) {
   EXPECT_EQ(model.predict(odd).shape(), (Shape{22, 2}));
 }
 
+TEST(KerasUser, AnAttentionMaskIsAFourthInput) {
+  const Symbolic x = Input({5, 6}, "x"), mask = Input({5, 5}, "mask");
+  Model masked({x, mask}, {MultiHeadAttention(2, 3)({x, x, x, mask})});
+  Model causal(x, MultiHeadAttention(2, 3, {.use_causal_mask = true})(x));
+  causal.set_weights(masked.get_weights());
+  const Tensor data = pattern({4, 5, 6}, 1);
+  Tensor past({Dtype::float32, {4, 5, 5}});
+  for (Dim i = 0; i < 100; ++i) past.data_as<float>()[i] = i % 5 <= i / 5 % 5 ? 1 : 0;
+  const Tensor a = masked.predict({data, past}), b = causal.predict(data);
+  for (int64_t i = 0; i < a.meta().elements(); ++i)
+    EXPECT_NEAR(a.data_as<float>()[i], b.data_as<float>()[i], 1e-6) << i;
+}
+
+// Keras's verbose=2.
+TEST(KerasUser, OneLineForEachEpoch) {
+  Sequential model = regressor();
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  const Tensor x = pattern({8, 4}, 1), y = pattern({8, 2}, 2);
+  ::testing::internal::CaptureStdout();
+  model.fit(x, y, {.batch_size = 8, .epochs = 2, .verbose = 2, .threads = 1});
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find("Epoch 2/2\n1/1 - 0s - "), std::string::npos) << out;
+  EXPECT_NE(out.find("/step - loss: "), std::string::npos) << out;
+}
+
+TEST(KerasUser, UnknownSizesAreRefusedWithARemedy) {
+  EXPECT_EQ(message_of([] {
+              Input({-1, 3});
+            }),
+            "[build] Input: expected positive dimensions, received (-1, 3); the batch is none of "
+            "them, and what is planned has one size: pad or resize samples to it");
+}
+
 TEST(KerasUser, AScaleOfXHoldsForOneFit) {
   Sequential model(Shape{4}, {Dense(2)}), other(Shape{4}, {Dense(2)});
   for (Model* one : {&model, &other}) one->compile({.optimizer = "sgd", .loss = "mse"});
