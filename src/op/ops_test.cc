@@ -27,12 +27,13 @@ struct Inputs {
         y(hashed_reals(2, {dtype, {3, 4, 5}}, 1)),
         v(hashed_reals(3, {dtype, {5}}, 1)),
         p(hashed_reals(4, {dtype, {3, 4, 5}}, 0, 1.5f)),
+        q(hashed_reals(4, {dtype, {3, 4, 5}}, 0, 1.5f)),
         b(hashed_reals(5, {dtype, {3, 5, 2}}, 1)),
         m(hashed_reals(6, {dtype, {5, 2}}, 1)),
         i(hashed_integers(7, {3, 4}, 5)),
         j(hashed_integers(8, {6}, 4)),
         k(hashed_integers(11, {3, 2}, 5)) {}
-  Tensor x, y, v, p, b, m, i, j, k;
+  Tensor x, y, v, p, q, b, m, i, j, k;
 };
 
 // A function of x, and x.
@@ -50,7 +51,7 @@ std::map<std::string, Case> elementwise() {
       {"plus", {[](T x, In in) { return x + in.v; }}},
       {"minus", {[](T x, In) { return 1.5 - x; }}},
       {"times", {[](T x, In in) { return -x * in.y * 2.0 + 3; }}},
-      {"over", {[](T x, In in) { return x / in.p / 3.0 + 1.0 / x; }, true}},
+      {"over", {[](T x, In in) { return x / in.q / 3.0 + 1.0 / x; }, true}},
       {"comparisons", {[](T x, In in) {
          return as(x < in.y, x) + 2 * as(x >= in.v, x) + 4 * as(x > 0 && !(x > 1), x);
        }}},
@@ -70,7 +71,7 @@ std::map<std::string, Case> elementwise() {
       {"logs", {[](T x, In) { return ops::log2(x) + ops::log10(x); }, true}},
       {"sin_cos", {[](T x, In) { return ops::sin(3.0 * x) + 2.0 * ops::cos(5.0 * x); }}},
       {"round", {[](T x, In) { return ops::floor(x) + 10 * ops::ceil(x) + 100 * ops::round(x); }}},
-      {"floor_divide", {[](T x, In) { return ops::floor_divide(x, 0.7) + ops::mod(x, 0.3); }}},
+      {"floor_divide", {[](T x, In) { return ops::floor_divide(x, 0.75) + ops::mod(x, 0.25); }}},
       {"squashing",
        {[](T x, In) { return ops::tanh(x) + ops::sigmoid(x) + ops::softplus(x) + ops::relu(x); }}},
       {"softmax", {[](T x, In) { return ops::softmax(x, 1) + ops::log_softmax(x, -1); }}},

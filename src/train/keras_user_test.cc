@@ -84,6 +84,7 @@ TEST(KerasUser, LossesAndMetricsMayUseValuesFromOutside) {
   other.fit(x, y, kFit);
   expect_same_weights(model, other);
   // A variable is read anew: all are within a limit that is large enough.
+  const Runtime runtime({.memory = "16MiB", .threads = 1});
   limit.assign(constant(100.0));
   EXPECT_EQ(model.evaluate(x, y)["within"], 1);
   limit.assign(constant(0.0));
@@ -118,6 +119,7 @@ TEST(KerasUser, AVariableThatTrainingWouldLeaveIsRefusedInLayers) {
   const Variable fixed(constant({1, 2, 3, 4}), {.name = "fixed", .trainable = false});
   Sequential model(Shape{4}, {Lambda([fixed](const Tensors& in) { return in[0] * fixed; })});
   const Tensor x = pattern({3, 4}, 1);
+  const Runtime runtime({.memory = "16MiB", .threads = 1});
   const Tensor once = model.predict(x);
   EXPECT_EQ(once.data_as<float>()[3], x.data_as<float>()[3] * 4);
   fixed.assign(constant({2, 2, 2, 2}));

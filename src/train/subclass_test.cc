@@ -93,8 +93,8 @@ TEST(Subclass, MisuseIsNamed) {
   EXPECT_EQ(message([] {
               Dense(3)(pattern({2, 3}, 1));
             }),
-            "[call] Dense: expected to be called on tensors in call() of a model, whose weights it "
-            "uses; derive from pl::Model, or call it on Input()");
+            "[call] Dense: expected to be called on tensors in call() of a model or layer, whose "
+            "weights it uses; derive from pl::Model, or call it on Input()");
 }
 
 TEST(ModelOnValues, IsThePredictionAndTakesGradients) {

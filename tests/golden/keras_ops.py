@@ -17,7 +17,7 @@ from keras import ops
 X = real(1, (3, 4, 5), 1)
 Y = real(2, (3, 4, 5), 1)
 V = real(3, (5,), 1)
-P = real(4, (3, 4, 5), 0, 1.5)
+P = (real(4, (3, 4, 5), 0).astype(np.float32) + np.float32(1.5)).astype(np.float64)
 B = real(5, (3, 5, 2), 1)
 M = real(6, (5, 2), 1)
 I = (hashes(7, 12) % np.uint32(5)).astype(np.int32).reshape(3, 4)
@@ -49,7 +49,7 @@ CASES = {
     "logs": (lambda x: ops.log2(x) + ops.log10(x), P, True),
     "sin_cos": (lambda x: ops.sin(3.0 * x) + 2.0 * ops.cos(5.0 * x), X, True),
     "round": (lambda x: ops.floor(x) + 10 * ops.ceil(x) + 100 * ops.round(x), X, False),
-    "floor_divide": (lambda x: ops.floor_divide(x, 0.7) + ops.mod(x, 0.3), X, False),
+    "floor_divide": (lambda x: ops.floor_divide(x, 0.75) + ops.mod(x, 0.25), X, False),
     "squashing": (lambda x: ops.tanh(x) + ops.sigmoid(x) + ops.softplus(x) + ops.relu(x), X, True),
     "sum": (lambda x: ops.sum(x, axis=1), X, True),
     "sum_keep": (lambda x: ops.sum(x, axis=(0, -1), keepdims=True), X, True),
