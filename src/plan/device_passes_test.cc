@@ -127,6 +127,8 @@ TEST(DevicePasses, JoinProductsWithWhatFollows) {
   EXPECT_EQ(count(text, "layer_norm_gradient("), 0) << text;
   EXPECT_EQ(count(text, "layer_norm_parameter_gradient("), 0) << text;
   EXPECT_EQ(count(text, " = gelu_gradient("), 0) << text;
+  // Biases that are added to the residual branch: their gradients are sums of norms' dx.
+  EXPECT_EQ(count(text, " = reduce_sum("), 4) << text;  // those of three others, and the loss
 }
 
 TEST(DevicePasses, GiveTheSameStep) {
