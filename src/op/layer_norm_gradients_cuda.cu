@@ -9,9 +9,10 @@ namespace {
 // All gradients: dx as layer_norm_gradient has it, with `added` where it is not null, and the sums over rows, of which
 // each block writes its share: parts (blocks, 2, features), or with `total` that of dx as a third.
 // Warps of a block join theirs in order.
-// One block has a processor to itself, with as many warps as find room for a row and its sums.
+// One block has a processor to itself, with as many warps as find room for a row, its sums and the
+// row after it, which is asked for early.
 constexpr int kMostWithTotal = 24;  // numbers of a lane
-constexpr int norm_warps(int numbers_of_lane) { return numbers_of_lane > kMostWithTotal ? 8 : 12; }
+constexpr int norm_warps(int numbers_of_lane) { return numbers_of_lane > 8 ? 8 : 16; }
 template <class T, int kPacks, int kWarps = norm_warps(kPacks * Pack<T>::kSize)>
 __global__ void __launch_bounds__(kWarps * 32, 1)
     norm_all_gradients(NormRows f, const T* x, const Wide<T>* gamma, const Wide<T>* mean,
@@ -33,37 +34,48 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     for (int p = 0; p < kPacks; ++p)
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) sums[k].at[p][j] = W(0);
+  struct Operands {
+    Pack<T> x[kPacks], dy[kPacks], added[kPacks];
+    W mean, rstd;
+  } next;
+  auto ask = [&](int64_t r) {
+    if (r < 0) return;
+    Row::each_pack(f.features, [&](int p, int64_t column) {
+      const int64_t at = r * f.features + column;
+      next.x[p] = load_pack(x + at);
+      next.dy[p] = load_pack(dy + at);
+      if (added) next.added[p] = load_pack(added + at);
+    });
+    next.mean = mean[r];
+    next.rstd = rstd[r];
+  };
+  ask(f.rows - 1 - warp_index());
   for (int64_t r = f.rows - 1 - warp_index(); r >= 0; r -= warp_count()) {
-    Row n, g;
-    n.load(x + r * f.features, f.features);
-    g.load(dy + r * f.features, f.features);
-    Pack<T> more[kPacks];  // asked for early: it comes while the row is summed
-    if (added)
-      Row::each_pack(f.features, [&](int p, int64_t column) {
-        more[p] = load_pack(added + r * f.features + column);
-      });
-    const W average = mean[r], inverse = rstd[r];
+    const Operands now = next;  // as it lies: to widen twice costs less than what it would hold
+    ask(r - warp_count());
     W sum = 0, dot = 0;
     Row::each_pack(f.features, [&](int p, int64_t column) {
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
-        n.at[p][j] = (n.at[p][j] - average) * inverse;
-        sums[0].at[p][j] += g.at[p][j] * n.at[p][j];
-        sums[1].at[p][j] += g.at[p][j];
-        g.at[p][j] *= scale[column + j];
-        sum += g.at[p][j];
-        dot += g.at[p][j] * n.at[p][j];
+        const W n = (widen(now.x[p].at[j]) - now.mean) * now.rstd, d = widen(now.dy[p].at[j]);
+        sums[0].at[p][j] += d * n;
+        sums[1].at[p][j] += d;
+        const W g = d * scale[column + j];
+        sum += g;
+        dot += g * n;
       }
     });
     const W flat = warp_all(sum, Plus{}) * share, slope = warp_all(dot, Plus{}) * share;
     Row::each_pack(f.features, [&](int p, int64_t column) {
+      W d[Row::kSize];
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
-        g.at[p][j] = inverse * (g.at[p][j] - flat - n.at[p][j] * slope);
-        if (added) g.at[p][j] += widen(more[p].at[j]);
-        if constexpr (kSums == 3) sums[2].at[p][j] += g.at[p][j];
+        const W n = (widen(now.x[p].at[j]) - now.mean) * now.rstd;
+        d[j] = now.rstd * (widen(now.dy[p].at[j]) * scale[column + j] - flat - n * slope);
+        if (added) d[j] += widen(now.added[p].at[j]);
+        if constexpr (kSums == 3) sums[2].at[p][j] += d[j];
       }
-      store_narrow<Row::kSize>(dx + r * f.features + column, g.at[p]);
+      store_narrow<Row::kSize>(dx + r * f.features + column, d);
     });
   }
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
