@@ -171,7 +171,9 @@ TEST(DevicePasses, DropABiasBeforeBatchNorm) {
   EXPECT_EQ(count(text, "with_bias=1"), 0) << text;
   EXPECT_EQ(count(text, " = moving_statistics("), 2) << text;
   for (const Node& node : graph.nodes)
-    if (node.op == "conv2d") EXPECT_EQ(node.in.size(), 2u) << text;
+    if (node.op == "conv2d") {
+      EXPECT_EQ(node.in.size(), 2u) << text;
+    }
 }
 
 // Someone else reads the convolution: its bias stays.
