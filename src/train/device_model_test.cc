@@ -312,7 +312,8 @@ TEST_F(OnDevice, CallsForOneBatchKeepTheirSession) {
   const Tensor x = pattern({8, 6, 6, 1}, 1), y = labels(8, 5);
   auto run = [&](const char* where) {
     Sequential model = small_net();
-    model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .device = where});
+    model.compile(
+        {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .device = where});
     const Bytes before = held();
     std::vector<double> losses;
     for (int i = 0; i < 3; ++i) losses.push_back(model.train_on_batch(x, y).at("loss"));

@@ -384,9 +384,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   Backend& backend = state_.use_backend(needs_.threads);
   budget_ = budget.bytes(&backend);
   const PlanKey wanted = key(batch_);
-  PlanOptions options{.budget = budget_,
-                      .switches = needs_.switches,
-                      .all = want_max_batch};
+  PlanOptions options{.budget = budget_, .switches = needs_.switches, .all = want_max_batch};
   make_plan(wanted, options, want_max_batch);
   PlanReport report = describe(session_plan());
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
