@@ -11,6 +11,9 @@
 
 namespace pl {
 
+std::string reason_of(int error);                          // an errno in the system's words
+inline constexpr Bytes kLargestTransfer = Bytes{1} << 30;  // Linux moves at most 2 GiB a call
+
 // A regular file open for reading; closed with the object. Reads from several threads are safe.
 class File {
  public:
