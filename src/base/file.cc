@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,6 +68,16 @@ Bytes File::read_some(void* destination, Bytes bytes, ByteOffset offset) const {
     done += got;
   }
   return done;
+}
+
+bool File::is_cached(ByteOffset offset) const {
+  char byte;
+  const iovec place{&byte, 1};
+  return ::preadv2(fd_, &place, 1, offset, RWF_NOWAIT) == 1 || errno != EAGAIN;
+}
+
+void File::expect(Bytes bytes, ByteOffset offset) const {
+  ::posix_fadvise(fd_, offset, bytes, POSIX_FADV_WILLNEED);
 }
 
 File::~File() {

@@ -118,18 +118,19 @@ class Means {
   std::vector<std::vector<double>> states_;  // as the log's terms
 };
 
-// Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs.
+// Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs. The
+// source has the time of the step to find the batch behind them, up to `end`.
 class Feeder {
  public:
   Feeder(int64_t batch, const Source& source) {
     indices_.resize(static_cast<size_t>(batch));
+    next_.resize(static_cast<size_t>(batch));
     places_.resize(source.fields().size());
   }
 
   void feed(Session& session, size_t signature, Source& source, const Permutation* order,
-            int64_t begin, int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i)
-      indices_[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
+            int64_t begin, int64_t rows, int64_t end) {
+    list(indices_, order, begin, rows);
     const bool predicting = session.plan().signatures[signature].kind == StepKind::predict;
     for (size_t f = 0; f < places_.size(); ++f) {
       const bool wanted = !predicting || source.fields()[f].role == Role::x;
@@ -137,6 +138,9 @@ class Feeder {
     }
     source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
     if (!predicting) write_facts(session, signature, places_.size());
+    const int64_t more = std::min<int64_t>(rows, end - begin - rows);
+    list(next_, order, begin + rows, more);
+    source.expect({next_.data(), static_cast<size_t>(more)});
   }
   // Which samples were read last.
   std::span<const int64_t> samples(int64_t rows) const {
@@ -144,7 +148,12 @@ class Feeder {
   }
 
  private:
-  std::vector<int64_t> indices_;
+  static void list(std::vector<int64_t>& to, const Permutation* order, int64_t begin,
+                   int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i)
+      to[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
+  }
+  std::vector<int64_t> indices_, next_;
   std::vector<void*> places_;
 };
 
@@ -162,7 +171,7 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
     if (observer && kind == StepKind::predict) observer->on_predict_step_begin(begin / batch);
     const int64_t rows = std::min(batch, samples - begin);
     const size_t signature = find_signature(session, kind, rows);
-    feeder.feed(session, signature, source, nullptr, begin, rows);
+    feeder.feed(session, signature, source, nullptr, begin, rows, samples);
     StepParams params;
     params.rows = rows;
     session.run(signature, params);
@@ -322,7 +331,7 @@ class Trainer {
     const HeapCounts before = heap_counts();
     const auto start = Clock::now();
     if (!options_.resident_batch || here_ == 0)
-      feeder_.feed(session_, signature, train_, order, begin, rows);
+      feeder_.feed(session_, signature, train_, order, begin, rows, train_.size());
     StepParams params;
     params.step = done + 1;
     params.seed = options_.seed;
@@ -349,7 +358,7 @@ class Trainer {
     account(before, after, rows, busy);
     result_.finite = scaled || std::isfinite(event_.loss);
     if (!finite && !options_.resident_batch) {
-      feeder_.feed(session_, signature, train_, order, begin, rows);
+      feeder_.feed(session_, signature, train_, order, begin, rows, train_.size());
       result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
     }
     observer_.on_step(event_);
@@ -481,7 +490,7 @@ void predict(Session& session, Source& source, int64_t batch, const std::vector<
 
 Bytes loop_bytes(const LoopOptions& options) {
   return std::max(options.batch, validation_batch(options)) * static_cast<Bytes>(sizeof(int64_t)) *
-             2 +
+             4 +
          static_cast<Bytes>(kTimesKept * sizeof(double));
 }
 
