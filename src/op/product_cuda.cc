@@ -126,26 +126,36 @@ struct Product::State {
   }
 
   // The heuristic's first, but for what was faster on an H200, by a tenth and for all shapes tried:
-  // - results of many tiles: kernels of 128 x 128 or 128 x 160 with custom option 1 or 3;
+  // - results of many tiles: kernels of 128 x 128 or 128 x 160 with custom option 1 or 3, and of
+  //   very many (a head's logits) those of 168 or 176 x 128 with option 2;
+  // - sums that are added to: tiles that fill the device once, rather than a cut of k that is
+  //   joined behind it;
   // - with gelu's slope: those whose blocks fill the device once.
   int best_of(std::span<const cublasLtMatmulHeuristicResult_t> found) const {
-    int first = -1;
+    int first = -1, once = -1;
     for (size_t i = 0; i < found.size(); ++i) {
       if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
-      if (first < 0) first = static_cast<int>(i);
-      const cublasLtMatmulAlgo_t& algo = found[i].algo;
-      if (form.gelu_slope && found[i].wavesCount > 0.99f && found[i].wavesCount <= 1)
-        return static_cast<int>(i);
-      if (backend.compute_capability() != 90 || found[i].wavesCount < 4 ||
-          config(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1)
+      const int at = static_cast<int>(i);
+      if (first < 0) first = at;
+      const float waves = found[i].wavesCount;
+      if (form.gelu_slope && waves > 0.99f && waves <= 1) return at;
+      if (backend.compute_capability() != 90 ||
+          config(found[i].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1)
         continue;
-      const uint32_t tile = config(algo, CUBLASLT_ALGO_CONFIG_TILE_ID);
-      const uint32_t option = config(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
-      if ((tile == CUBLASLT_MATMUL_TILE_128x128 || tile == CUBLASLT_MATMUL_TILE_128x160) &&
-          (option == 1 || option == 3))
-        return static_cast<int>(i);
+      if (once < 0 && waves > 0.85f && waves <= 1) once = at;
+      if (waves >= 4 && fast_tiles(found[i].algo, waves)) return at;
     }
-    return first;
+    const bool cut = first >= 0 && config(found[static_cast<size_t>(first)].algo,
+                                          CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
+    return form.onto && cut && once >= 0 ? once : first;
+  }
+  bool fast_tiles(const cublasLtMatmulAlgo_t& algo, float waves) const {
+    const uint32_t tile = config(algo, CUBLASLT_ALGO_CONFIG_TILE_ID);
+    const uint32_t option = config(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
+    if (tile == CUBLASLT_MATMUL_TILE_128x128 || tile == CUBLASLT_MATMUL_TILE_128x160)
+      return option == 1 || option == 3;
+    return waves >= 40 && option == 2 &&
+           (tile == CUBLASLT_MATMUL_TILE_168x128 || tile == CUBLASLT_MATMUL_TILE_176x128);
   }
   uint32_t config(const cublasLtMatmulAlgo_t& algo,
                   cublasLtMatmulAlgoConfigAttributes_t which) const {

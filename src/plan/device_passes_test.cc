@@ -48,12 +48,14 @@ struct Step {
   }
 };
 
-// Two blocks as a transformer has them, without the heads.
-Graph transformer() {
+// Two blocks as a transformer has them, without the heads. `narrow`: in mixed precision.
+Graph transformer(bool narrow = false) {
   Step s;
   const Dim width = 16;
   Tensor x = s.r.input("x", meta({4, 5, width}), true);
   x = add(x, s.parameter({width}));  // so that a gradient goes on to the first block's input
+  auto cast_to = [&](const Tensor& in) { return narrow ? cast(in, Dtype::bfloat16) : in; };
+  x = cast_to(x);
   for (int b = 0; b < 2; ++b) {
     auto norm = [&](const Tensor& in) {
       const Tensor gamma = s.parameter({width}), beta = s.parameter({width});
@@ -61,12 +63,12 @@ Graph transformer() {
     };
     auto dense = [&](const Tensor& in, Dim from, Dim to) {
       const Tensor w = s.parameter({from, to}), bias = s.parameter({to});
-      return matmul(in, w, {}, bias);
+      return matmul(in, cast_to(w), {}, bias);
     };
     x = add(x, dense(norm(x), width, width));
     x = add(x, dense(gelu(dense(norm(x), width, 4 * width), true), 4 * width, width));
   }
-  return s.take(reduce_sum(square(x)));
+  return s.take(reduce_sum(square(narrow ? cast(x, Dtype::float32) : x)));
 }
 
 // Two convolutions with biases, each with batch norm behind it.
@@ -143,6 +145,21 @@ TEST(DevicePasses, LeaveABatchThatCanBeSplit) {
   run_passes(device, for_device());
   expect_close(numbers_of(prepare_split(device, backend, 2)),
                numbers_of(prepare_split(whole, backend, 1)), 2e-4);
+}
+
+// Products of 16-bit numbers read biases of 16 bits.
+TEST(DevicePasses, CastBiasesOnce) {
+  Graph graph = transformer(true);
+  run_passes(graph, for_device());
+  int biases = 0;
+  for (const Node& node : graph.nodes) {
+    const size_t at = node.op == "matmul" ? 2 : 3;
+    if (node.op.starts_with("matmul") && node.in.size() > at) {
+      EXPECT_EQ(graph.values[index(node.in[at])].meta.dtype, Dtype::bfloat16);
+      ++biases;
+    }
+  }
+  EXPECT_EQ(biases, 6) << print(graph);
 }
 
 TEST(DevicePasses, DropABiasBeforeBatchNorm) {

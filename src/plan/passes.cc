@@ -50,6 +50,8 @@ const std::vector<Pass>& passes() {
        "what is added to a product, gelu's slope behind one, and the gradients of layer norm with "
        "the branch around it become one call each",
        pass::fuse_product, true},
+      {"narrow-bias", "biases in the dtype of the products that add them, cast once a step",
+       pass::narrow_bias, true},
       {"attention-apart",
        "gradients of attention do not take the place of what the device's library still reads",
        pass::keep_attention_apart, true},

@@ -43,6 +43,7 @@ void fuse_relu(Graph&);
 void fuse_conv_pool(Graph&);
 void add_gradient_onto(Graph&);
 void fuse_product(Graph&);
+void narrow_bias(Graph&);
 void keep_attention_apart(Graph&);
 void update_early(Graph&);
 void fuse_pointwise(Graph&);
