@@ -1,4 +1,5 @@
-// What a device does beyond a Backend's kernels and copies, for those who time its work.
+// What a device does beyond a Backend's kernels and copies: its work is timed, and bytes come in
+// beside kernels.
 #pragma once
 
 #include <functional>
@@ -12,6 +13,13 @@ class DeviceWork {
   virtual ~DeviceWork() = default;
   // How long the device is busy with what `work` asks for; waits for it.
   virtual double time_ms(const std::function<void()>& work) = 0;
+
+  // Copies from pinned host memory, in an order of their own. Kernels and copies that are asked for
+  // behind a wait begin when what the others were asked for before it is done.
+  virtual void copy_beside(void* to, const void* from, Bytes bytes) = 0;
+  virtual void wait_for_copies() = 0;     // kernels do
+  virtual void copies_wait() = 0;         // for kernels
+  virtual void synchronize_copies() = 0;  // the host waits for them
 };
 
 // Null: the backend has none.

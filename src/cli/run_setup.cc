@@ -219,6 +219,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   grant_snapshot(setup.plan, snapshot, options.memory, system);
+  if (!setup.sample.resident) grant_ahead(setup.plan, options.memory, system);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, plan_options, most, purpose, setup);
   if (options.data == "synthetic") {

@@ -18,14 +18,16 @@ const void* WeightHome::find(const Layer& layer, size_t index, Dtype dtype) cons
                     ": expected " + std::string(name_of(dtype)) +
                     ", the model's dtype, received weights of " + variable->meta.text() +
                     ", which another model uses");
-  return variable->place();
+  return variable->current().data();
 }
 
-void WeightHome::move(std::shared_ptr<const void> keeper, std::function<void*()> place) const {
+void WeightHome::move(std::shared_ptr<const void> keeper, std::function<void*()> place,
+                      std::shared_ptr<DeviceSpace> space) const {
   if (exists()) detach_readers();
   variable->value = Tensor();
   variable->keeper = std::move(keeper);
   variable->place = std::move(place);
+  variable->space = std::move(space);
 }
 
 void WeightHome::detach_readers() const {

@@ -15,7 +15,9 @@ class WeightHome final : public WeightValues {
   bool exists() const { return variable->keeper != nullptr; }
   // The bytes, which are the same there, are at another place from now on, in memory that `keeper`
   // keeps. Whoever read the variable before keeps what was read.
-  void move(std::shared_ptr<const void> keeper, std::function<void*()> place) const;
+  // `space`: whose memory that is, where it is a device's.
+  void move(std::shared_ptr<const void> keeper, std::function<void*()> place,
+            std::shared_ptr<DeviceSpace> space = nullptr) const;
   void detach_readers() const;  // before its bytes change behind its back
 
   const std::shared_ptr<VariableState> variable;

@@ -14,7 +14,8 @@ namespace pl {
 namespace {
 
 // An output's bytes: an operand's, where the op only renames them or where it updates a variable.
-Tensor output(const Op& op, const Tensors& in, const Meta& meta, size_t o) {
+Tensor output(const Op& op, const Tensors& in, const Meta& meta, size_t o,
+              const std::shared_ptr<ValueMemory>& memory) {
   for (const InOut& pair : op.alias)
     if (pair.out == static_cast<int>(o)) return {meta, in[static_cast<size_t>(pair.in)].buffer()};
   for (const InOut& pair : op.next_version)
@@ -22,13 +23,15 @@ Tensor output(const Op& op, const Tensors& in, const Meta& meta, size_t o) {
       const std::shared_ptr<Buffer>& buffer = in[static_cast<size_t>(pair.in)].buffer();
       if (buffer->is_variable()) return {meta, buffer};
     }
-  return Tensor(meta);
+  return {meta, std::make_shared<Buffer>(meta.bytes(), memory)};
 }
 
-Tensors run_kernel(const Op& op, const Tensors& in, const Metas& outs, Kernel* kernel) {
+// On operands that lie where the kernel runs; `memory`: of results and workspace there.
+Tensors run_kernel(const Op& op, const Tensors& in, const Metas& outs, Kernel* kernel,
+                   const std::shared_ptr<ValueMemory>& memory) {
   Tensors result;
   result.reserve(outs.size());
-  for (size_t o = 0; o < outs.size(); ++o) result.push_back(output(op, in, outs[o], o));
+  for (size_t o = 0; o < outs.size(); ++o) result.push_back(output(op, in, outs[o], o, memory));
   if (!kernel) return result;
   constexpr size_t kFew = 8;
   std::array<void*, kFew> few_in, few_out;
@@ -36,10 +39,10 @@ Tensors run_kernel(const Op& op, const Tensors& in, const Metas& outs, Kernel* k
       many_out(outs.size() > kFew ? outs.size() : 0);
   void **from = many_in.empty() ? few_in.data() : many_in.data(),
        **to = many_out.empty() ? few_out.data() : many_out.data();
-  for (size_t i = 0; i < in.size(); ++i) from[i] = in[i].data();
-  for (size_t o = 0; o < outs.size(); ++o) to[o] = result[o].data();
+  for (size_t i = 0; i < in.size(); ++i) from[i] = in[i].place();
+  for (size_t o = 0; o < outs.size(); ++o) to[o] = result[o].place();
   if (kernel->workspace_bytes > 0) {
-    Buffer workspace(kernel->workspace_bytes);
+    Buffer workspace(kernel->workspace_bytes, memory);
     kernel->run(from, to, workspace.data());
   } else {
     kernel->run(from, to, nullptr);
@@ -47,10 +50,45 @@ Tensors run_kernel(const Op& op, const Tensors& in, const Metas& outs, Kernel* k
   return result;
 }
 
+// A variable is updated where it lies, whatever the scope says.
+const std::shared_ptr<DeviceSpace>& place_of(const Op& op, const Tensors& in) {
+  for (const InOut& pair : op.next_version) {
+    const std::shared_ptr<Buffer>& buffer = in[static_cast<size_t>(pair.in)].buffer();
+    if (buffer->is_variable()) return buffer->space();
+  }
+  return device_of(in);
+}
+
+// The same bytes on that device, or on the host.
+Tensor moved(const Tensor& tensor, const std::shared_ptr<DeviceSpace>& space) {
+  if (tensor.buffer()->space() == space) return tensor;
+  const Tensor copy = value_on(space, tensor.meta());
+  copy_value(copy, tensor);
+  return copy;
+}
+
+Tensors run_on(RuntimeDevice& device, const Op& op, const Tensors& in, const Attrs& attrs) {
+  const KernelCache::Found found = device.kernels.find(op, in, attrs);
+  Tensors there;
+  for (const Tensor& tensor : in) there.push_back(moved(tensor, device.space));
+  return run_kernel(op, there, found->out, found->kernel.get(), device.memory);
+}
+
+bool on_host(const Tensors& in) {
+  for (const Tensor& tensor : in)
+    if (tensor.buffer()->space()) return false;
+  return true;
+}
+
 Tensors run_eagerly(const Op& op, const Tensors& in, const Attrs& attrs) {
   if (Runtime* runtime = Runtime::current()) {
+    if (const auto& space = place_of(op, in)) return run_on(runtime->device(space), op, in, attrs);
     const KernelCache::Found found = runtime->kernel(op, in, attrs);
-    return run_kernel(op, in, found->out, found->kernel.get());
+    if (on_host(in))
+      return run_kernel(op, in, found->out, found->kernel.get(), MemoryScope::current());
+    Tensors here;
+    for (const Tensor& tensor : in) here.push_back(moved(tensor, nullptr));
+    return run_kernel(op, here, found->out, found->kernel.get(), MemoryScope::current());
   }
   Metas metas;
   for (const Tensor& tensor : in) metas.push_back(tensor.meta());
@@ -58,7 +96,7 @@ Tensors run_eagerly(const Op& op, const Tensors& in, const Attrs& attrs) {
   Backend& backend = BackendScope::current();
   std::unique_ptr<Kernel> kernel;
   if (op.alias.empty()) kernel = prepare(op, {backend, metas, outs, attrs});
-  return run_kernel(op, in, outs, kernel.get());
+  return run_kernel(op, in, outs, kernel.get(), MemoryScope::current());
 }
 
 // Which trace an op belongs to; null: it runs at once. In a trace that captures values every op is
@@ -133,7 +171,8 @@ std::unique_ptr<Kernel> prepare_from(const DeviceKernels& kernels, const Op& op,
   }
   if (only) return nullptr;
   throw UserError("[prepare] " + std::string(op.name) + ": expected a kernel of the device for " +
-                  operands_text(call) + ", received none; use --device cpu");
+                  operands_text(call) +
+                  ", received none; use --device cpu, or pl::device(\"cpu\") for it");
 }
 
 }  // namespace

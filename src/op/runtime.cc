@@ -1,7 +1,9 @@
 #include "op/runtime.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "backend/devices.h"
 #include "base/error.h"
 
 namespace pl {
@@ -12,17 +14,19 @@ constexpr size_t kMostKernels = 512;
 constexpr Bytes kKernelShare = 8, kMostKernelBytes = 32 * kMiB;
 
 thread_local Runtime* current_runtime = nullptr;
+thread_local const DeviceScope* current_device = nullptr;
 
-std::optional<Bytes> limit_of(const std::string& memory) {
+std::optional<Bytes> limit_of(const std::string& memory, const char* option) {
   if (memory.empty()) return std::nullopt;
-  return parse_bytes(memory, "memory");
+  return parse_bytes(memory, option);
 }
 
 }  // namespace
 
 Runtime::Runtime(const RuntimeOptions& options)
     : backend_(options.threads),
-      memory_(std::make_shared<ValueMemory>(limit_of(options.memory))),
+      device_memory_(options.device_memory),
+      memory_(std::make_shared<ValueMemory>(limit_of(options.memory, "memory"))),
       kernels_(backend_, memory_, kMostKernels,
                std::min(kMostKernelBytes, memory_->room() / kKernelShare)),
       memory_scope_(memory_),
@@ -40,18 +44,77 @@ KernelCache::Found Runtime::kernel(const Op& op, const Tensors& in, const Attrs&
   return kernels_.find(op, in, attrs);
 }
 
+RuntimeDevice::RuntimeDevice(std::shared_ptr<DeviceSpace> of, std::optional<Bytes> limit,
+                             std::shared_ptr<ValueMemory> host)
+    : space(std::move(of)),
+      memory(std::make_shared<ValueMemory>(limit, space)),
+      kernels(space->backend(), std::move(host), kMostKernels, kMostKernelBytes) {}
+
+RuntimeDevice& Runtime::device(const std::shared_ptr<DeviceSpace>& space) {
+  for (const auto& known : devices_)
+    if (known->space == space) return *known;
+  return *devices_.emplace_back(
+      std::make_unique<RuntimeDevice>(space, limit_of(device_memory_, "device_memory"), memory_));
+}
+
+MemoryFigures Runtime::device_memory() const {
+  MemoryFigures sum;
+  for (const auto& device : devices_) {
+    const MemoryFigures one = device->memory->figures();
+    sum.limit = one.limit;
+    sum.used += one.used;
+    sum.peak += one.peak;
+    sum.kept += one.kept;
+    sum.values += one.values;
+  }
+  return sum;
+}
+
 void Runtime::trim() {
   kernels_.clear();
   memory_->trim();
+  for (const auto& device : devices_) {
+    device->kernels.clear();
+    device->memory->trim();
+  }
 }
 
-DeviceScope::DeviceScope(const std::string& name) {
-  std::string lower;
-  for (char c : name) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  for (const char* known : {"cpu", "cpu:0", "/cpu:0", "/device:cpu:0"})
-    if (lower == known) return;
-  throw UserError("[device] expected cpu, the only device of this build, received '" + name +
-                  "'; use pl::device(\"cpu\") or leave it out");
+DeviceScope::DeviceScope(const std::string& name)
+    : DeviceScope(open_device(device_from_name(name))) {}
+DeviceScope::DeviceScope(std::shared_ptr<DeviceSpace> space)
+    : space_(std::move(space)), previous_(current_device) {
+  current_device = this;
+  if (space_ && current_runtime) current_runtime->device(space_);
+}
+DeviceScope::~DeviceScope() { current_device = previous_; }
+const DeviceScope* DeviceScope::current() { return current_device; }
+
+const std::shared_ptr<DeviceSpace>& device_of(const Tensors& operands) {
+  static const std::shared_ptr<DeviceSpace> processor;
+  if (current_device) return current_device->space();
+  for (const Tensor& tensor : operands)
+    if (tensor.buffer() && tensor.buffer()->space()) return tensor.buffer()->space();
+  return processor;
+}
+
+Tensor value_on(const std::shared_ptr<DeviceSpace>& space, const Meta& meta) {
+  if (!space) return Tensor(meta);
+  if (!current_runtime)
+    throw UserError("[device] " + space->name() +
+                    ": expected a Runtime that lives while values are made there, received none; "
+                    "write pl::Runtime runtime; before");
+  return {meta, std::make_shared<Buffer>(meta.bytes(), current_runtime->device(space).memory)};
+}
+
+void copy_value(const Tensor& to, const Tensor& from) {
+  const Bytes bytes = to.meta().bytes();
+  const std::shared_ptr<DeviceSpace>& space = to.buffer()->space();
+  if (!space)
+    std::memcpy(to.place(), from.data(), static_cast<size_t>(bytes));
+  else if (space == from.buffer()->space())
+    space->copy(to.place(), from.place(), bytes);
+  else
+    space->write(to.place(), from.data(), bytes);
 }
 
 }  // namespace pl

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/cpu/cpu_backend.h"
 #include "op/kernel_cache.h"
@@ -17,6 +19,17 @@ struct RuntimeOptions {
   std::string memory = "";  // "64MiB": the most that values, their workspaces, tapes and prepared
                             // kernels may hold; empty: no limit
   int threads = 0;          // 0: all cores
+  std::string device_memory = "";  // the same for values, workspaces and functions on a GPU
+};
+
+// A device other than the processor, as a Runtime uses it.
+struct RuntimeDevice {
+  // `host`: what prepared kernels hold is charged to it.
+  RuntimeDevice(std::shared_ptr<DeviceSpace> of, std::optional<Bytes> limit,
+                std::shared_ptr<ValueMemory> host);
+  std::shared_ptr<DeviceSpace> space;
+  std::shared_ptr<ValueMemory> memory;
+  KernelCache kernels;
 };
 
 // For one thread at a time; values may die on any. Runtimes nest: the innermost counts.
@@ -37,21 +50,45 @@ class Runtime {
   // Prepared for the call's operands and attributes, now or before.
   KernelCache::Found kernel(const Op& op, const Tensors& in, const Attrs& attrs);
 
+  // From the first value there until the Runtime ends.
+  RuntimeDevice& device(const std::shared_ptr<DeviceSpace>& space);
+  MemoryFigures device_memory() const;  // of all of them
+
  private:
   CpuBackend backend_;
+  std::string device_memory_;
   std::shared_ptr<ValueMemory> memory_;
   KernelCache kernels_;
+  std::vector<std::unique_ptr<RuntimeDevice>> devices_;
   MemoryScope memory_scope_;
   BackendScope backend_scope_;
   Runtime* previous_;
 };
 
-// The device on which ops run while it is in scope. There is one now, the processor: "cpu",
-// "cpu:0" or TensorFlow's "/CPU:0". Throws UserError for others.
+// The device on which ops run while it is in scope: "cpu", "cuda", "cuda:1", or TensorFlow's
+// "/GPU:0". An op's operands that lie elsewhere are copied there, its results stay there. Without a
+// scope an op runs where the first of its operands that lies on a device does, else on the
+// processor. A variable is updated where it lies. Throws UserError where there is no such device.
 class DeviceScope {
  public:
   explicit DeviceScope(const std::string& name);
+  explicit DeviceScope(std::shared_ptr<DeviceSpace> space);  // null: the processor
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+  static const DeviceScope* current();  // null when there is none
+  const std::shared_ptr<DeviceSpace>& space() const { return space_; }
+
+ private:
+  std::shared_ptr<DeviceSpace> space_;
+  const DeviceScope* previous_;
 };
 [[nodiscard]] inline DeviceScope device(const std::string& name) { return DeviceScope(name); }
+
+// Where an op with these operands runs; null: on the processor.
+const std::shared_ptr<DeviceSpace>& device_of(const Tensors& operands);
+// Not initialised, in that memory; on a device a Runtime must live.
+Tensor value_on(const std::shared_ptr<DeviceSpace>& space, const Meta& meta);
+void copy_value(const Tensor& to, const Tensor& from);  // of one meta, wherever they lie
 
 }  // namespace pl

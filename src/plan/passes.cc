@@ -12,6 +12,13 @@
 #include "plan/rewrite.h"
 
 namespace pl {
+
+// On a GPU cuDNN's convolutions gain more than fusing them with what follows does.
+PassOptions passes_for(DeviceKind device) {
+  if (device != DeviceKind::cuda) return {};
+  return {.off = {"fuse-conv-pool"}, .device = true};
+}
+
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> list = {
       {"dead-code", "drops what neither a kept value nor a variable needs", pass::drop_dead_code},

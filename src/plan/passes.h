@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "tensor/device.h"
 
 namespace pl {
 
@@ -24,6 +25,8 @@ struct PassOptions {
   bool device = false;                                                   // the step is for a GPU
   std::function<void(const Pass&, const Graph&, double ms)> after = {};  // dump or timing
 };
+
+PassOptions passes_for(DeviceKind device);
 
 const std::vector<Pass>& passes();
 

@@ -159,6 +159,7 @@ Json to_json(const PlanReport& r) {
                              .set("bytes", r.recomputed.bytes)
                              .set("ms", r.recomputed.ms))
       .set("offloaded_bytes", r.host)
+      .set("ahead_bytes", r.ahead)
       .set("host_bytes", r.host + r.staging)
       .set("minimum_bytes", r.complete ? Json(r.minimum) : Json())
       .set("bound_bytes", r.floor)
@@ -212,7 +213,8 @@ std::string to_text(const PlanReport& r, bool color) {
         r.categories[static_cast<size_t>(c)] -
             (static_cast<Category>(c) == Category::optimizer ? r.host : 0));
   row("gaps between values", r.arena - r.bound);
-  row("runtime and libraries", r.fixed - r.snapshot - r.pipeline);
+  row("runtime and libraries", r.fixed - r.snapshot - r.ahead - r.pipeline);
+  if (r.ahead > 0) row("inputs of the next step", r.ahead);
   row("input pipeline", r.pipeline);
   row("copy for checkpoints", r.snapshot);
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));

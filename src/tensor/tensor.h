@@ -16,22 +16,31 @@ class Recorder;  // op/recorder.h; here only an opaque tag of the graph being tr
 using ValueId = int;
 
 // Bytes of an eager value, aligned to a cache line, freed with the last handle. They lie in the
-// ValueMemory in scope, or on the heap without one.
+// ValueMemory in scope, or on the heap without one; or in a device's memory.
 class Buffer {
  public:
-  explicit Buffer(Bytes bytes);
-  // Bytes that lie in someone else's memory, which `keeper` keeps alive.
-  Buffer(void* data, Bytes bytes, std::shared_ptr<const void> keeper);
+  explicit Buffer(Bytes bytes) : Buffer(bytes, MemoryScope::current()) {}
+  Buffer(Bytes bytes, std::shared_ptr<ValueMemory> memory);  // null: the heap
+  // Bytes that lie in someone else's memory, which `keeper` keeps alive; `space`: a device's.
+  Buffer(void* data, Bytes bytes, std::shared_ptr<const void> keeper,
+         std::shared_ptr<DeviceSpace> space = nullptr);
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer();
-  void* data() { return data_; }
+  void* data() { return data_; }  // where it lies, on the host or on its device
   Bytes bytes() const { return bytes_; }
+  // Whose memory it lies in; null: the host's.
+  const std::shared_ptr<DeviceSpace>& space() const { return space_; }
+  // To be read by the host: the bytes themselves, or a copy of a device's, which is made when it is
+  // first asked for and, of a variable, anew each time.
+  void* host();
+  std::shared_ptr<Buffer> another() const;  // as large, in the same memory
 
   // A variable's: ops that make the next version of an operand write it here.
   bool is_variable() const { return variable_; }
   void set_variable(bool variable) { variable_ = variable; }
-  // Moves the bytes to a place of its own, so that whoever has the other place may write there.
+  // Moves the bytes to a place of its own on the host, so that whoever has the other place may
+  // write there.
   void detach();
 
  private:
@@ -40,6 +49,8 @@ class Buffer {
   ValueMemory::Block block_;
   std::shared_ptr<ValueMemory> memory_;  // null: the heap, or someone else's
   std::shared_ptr<const void> keeper_;   // of someone else's
+  std::shared_ptr<DeviceSpace> space_;
+  std::unique_ptr<Buffer> mirror_;  // of a device's bytes, on the host
   bool variable_ = false;
 };
 
@@ -63,7 +74,9 @@ class Tensor {
   // values a number that no other value of the process ever had.
   int64_t identity() const { return identity_; }
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
-  void* data() const;  // values only; throws UserError on a symbol
+  // Values only; throws UserError on a symbol. Of a value on a device: a copy to be read.
+  void* data() const;
+  void* place() const { return buffer_->data(); }  // values only: where it lies
   template <class T>
   T* data_as() const {
     return static_cast<T*>(data());

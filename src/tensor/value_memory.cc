@@ -15,31 +15,59 @@
 namespace pl {
 namespace {
 
-constexpr Bytes kSmallest = 64, kLargestCell = 2048;
-constexpr Bytes kKeptWithoutLimit = 64 * kMiB;
+constexpr Bytes kSmallest = 64;
+constexpr Bytes kKeptWithoutLimit = 64 * kMiB, kKeptOnDevice = kGiB;
 constexpr size_t kSizes = 32;  // of mappings that are remembered
 
 thread_local std::shared_ptr<ValueMemory> current_memory;
 
-size_t class_of(Bytes bytes) {
-  const auto cell = std::bit_ceil(static_cast<uint64_t>(std::max(bytes, kSmallest)));
-  return static_cast<size_t>(std::bit_width(cell) - std::bit_width(uint64_t{kSmallest}));
+Bytes page_of(const DeviceSpace* space) {
+  return space ? space->page() : static_cast<Bytes>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
 
-// One page of equal cells. Free ones form a list through themselves.
+// One page of equal cells. Free ones form a list: through themselves, or beside them where the host
+// does not reach them.
 struct ValueMemory::Slab {
   char* page;
   size_t size_class;
   int64_t cells, live = 0, fresh = 0;  // cells behind the first `fresh` were never handed out
   void* free = nullptr;
   Slab *before = nullptr, *next = nullptr;
-  bool full() const { return !free && fresh == cells; }
+  std::vector<void*> beside = {};
+  bool full() const { return !free && beside.empty() && fresh == cells; }
+
+  void* take(Bytes cell) {
+    ++live;
+    void* data = free;
+    if (data) {
+      free = *static_cast<void**>(data);
+    } else if (!beside.empty()) {
+      data = beside.back();
+      beside.pop_back();
+    } else {
+      data = page + cell * fresh++;
+    }
+    return data;
+  }
+  void give(void* data, bool apart) noexcept {
+    --live;
+    if (apart) {
+      beside.push_back(data);  // within what it has set aside
+    } else {
+      *static_cast<void**>(data) = free;
+      free = data;
+    }
+  }
 };
 
-ValueMemory::ValueMemory(std::optional<Bytes> limit)
-    : limit_(limit), page_(static_cast<Bytes>(sysconf(_SC_PAGESIZE))) {
+ValueMemory::ValueMemory(std::optional<Bytes> limit, std::shared_ptr<DeviceSpace> space)
+    : limit_(limit),
+      space_(std::move(space)),
+      page_(page_of(space_.get())),
+      smallest_(space_ ? space_->alignment() : kSmallest),
+      keeps_(limit.value_or(space_ ? kKeptOnDevice : kKeptWithoutLimit)) {
   if (limit_ && *limit_ < page_)
     throw UserError("[runtime] memory: expected at least a page of " + format_bytes(page_) +
                     ", received " + format_bytes(*limit_));
@@ -47,15 +75,35 @@ ValueMemory::ValueMemory(std::optional<Bytes> limit)
 
 ValueMemory::~ValueMemory() { trim(); }
 
+size_t ValueMemory::class_of(Bytes bytes) const {
+  const auto cell = std::bit_ceil(static_cast<uint64_t>(std::max(bytes, smallest_)));
+  return static_cast<size_t>(std::bit_width(cell) -
+                             std::bit_width(static_cast<uint64_t>(smallest_)));
+}
+
+void* ValueMemory::map(Bytes bytes) noexcept {
+  if (space_) return space_->map(bytes);
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
+void ValueMemory::unmap(void* data, Bytes bytes) noexcept {
+  if (space_)
+    space_->unmap(data, bytes);
+  else
+    munmap(data, static_cast<size_t>(bytes));
+}
+
 ValueMemory::Block ValueMemory::take(Bytes bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes > kLargestCell) {
+  if (bytes > page_ / 2) {
     void* data = take_pages(align_up(bytes, page_));
     ++values_;
     return {data, nullptr};
   }
   const size_t size_class = class_of(bytes);
-  const Bytes cell = kSmallest << size_class;
+  const Bytes cell = cell_of(size_class);
   Slab* slab = open_[size_class];
   if (slab && slab->live == 0) {  // a kept one
     kept_ -= page_;
@@ -63,16 +111,12 @@ ValueMemory::Block ValueMemory::take(Bytes bytes) {
     peak_ = std::max(peak_, used_);
   } else if (!slab) {
     auto fresh = std::make_unique<Slab>(Slab{nullptr, size_class, page_ / cell});
+    if (space_) fresh->beside.reserve(static_cast<size_t>(fresh->cells));
     fresh->page = static_cast<char*>(take_pages(page_));
     slab = fresh.release();
     link(*slab);
   }
-  void* data = slab->free;
-  if (data)
-    slab->free = *static_cast<void**>(data);
-  else
-    data = slab->page + cell * slab->fresh++;
-  ++slab->live;
+  void* data = slab->take(cell);
   if (slab->full()) unlink(*slab);
   ++values_;
   return {data, slab};
@@ -84,12 +128,11 @@ void ValueMemory::give(const Block& block, Bytes bytes) noexcept {
   if (!block.slab) return give_pages(block.data, align_up(bytes, page_));
   Slab& slab = *block.slab;
   if (slab.full()) link(slab);
-  *static_cast<void**>(block.data) = slab.free;
-  slab.free = block.data;
-  if (--slab.live > 0) return;
+  slab.give(block.data, space_ != nullptr);
+  if (slab.live > 0) return;
   // Where values come one at a time, the last page of their size serves the next one.
   const bool only = open_[slab.size_class] == &slab && !slab.next;
-  if (only && kept_ + page_ <= limit_.value_or(kKeptWithoutLimit)) {
+  if (only && kept_ + page_ <= keeps_) {
     used_ -= page_;
     kept_ += page_;
     return;
@@ -125,16 +168,12 @@ void* ValueMemory::take_pages(Bytes bytes) {
     kept_ -= bytes;
   } else {
     if (!make_room(bytes)) refuse(bytes, false);
-    const auto map = [bytes] {
-      return mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    };
-    data = map();
-    if (data == MAP_FAILED) {
+    data = map(bytes);
+    if (!data) {
       make_room(std::numeric_limits<Bytes>::max() / 2);  // what is kept may be what is missing
-      data = map();
+      data = map(bytes);
     }
-    if (data == MAP_FAILED) refuse(bytes, true);
+    if (!data) refuse(bytes, true);
   }
   used_ += bytes;
   peak_ = std::max(peak_, used_);
@@ -143,15 +182,15 @@ void* ValueMemory::take_pages(Bytes bytes) {
 
 void ValueMemory::give_pages(void* data, Bytes bytes) noexcept {
   used_ -= bytes;
-  if (kept_ + bytes > limit_.value_or(kKeptWithoutLimit)) {
-    munmap(data, static_cast<size_t>(bytes));
+  if (kept_ + bytes > keeps_) {
+    unmap(data, bytes);
     return;
   }
   try {
     dead_[bytes].push_back(data);
     kept_ += bytes;
   } catch (const std::bad_alloc&) {
-    munmap(data, static_cast<size_t>(bytes));
+    unmap(data, bytes);
   }
 }
 
@@ -164,7 +203,7 @@ bool ValueMemory::make_room(Bytes bytes) noexcept {
       dead_.erase(std::prev(dead_.end()));
       continue;
     }
-    munmap(list.back(), static_cast<size_t>(size));
+    unmap(list.back(), size);
     kept_ -= size;
     list.pop_back();
   }
@@ -173,7 +212,7 @@ bool ValueMemory::make_room(Bytes bytes) noexcept {
       Slab* const next = slab->next;
       if (slab->live == 0) {
         unlink(*slab);
-        munmap(slab->page, static_cast<size_t>(page_));
+        unmap(slab->page, page_);
         kept_ -= page_;
         delete slab;
       }
@@ -185,12 +224,13 @@ bool ValueMemory::make_room(Bytes bytes) noexcept {
 void ValueMemory::refuse(Bytes bytes, bool system) const {
   const std::string held =
       format_bytes(used_) + " are held by " + std::to_string(values_) + " values and their kernels";
+  const std::string option = space_ ? "device_memory" : "memory";
   if (system)
-    throw DoesNotFit("[runtime] expected " + format_bytes(bytes) +
-                     " for a value, the system gave none; " + held);
-  throw DoesNotFit("[runtime] expected " + format_bytes(bytes) +
-                   " for a value within memory = " + format_bytes(*limit_) + ", of which " + held +
-                   "; let go of tensors or a tape (reset()), or raise memory");
+    throw DoesNotFit("[runtime] expected " + format_bytes(bytes) + " for a value, " +
+                     (space_ ? space_->name() : "the system") + " gave none; " + held);
+  throw DoesNotFit("[runtime] expected " + format_bytes(bytes) + " for a value within " + option +
+                   " = " + format_bytes(*limit_) + ", of which " + held +
+                   "; let go of tensors or a tape (reset()), or raise " + option);
 }
 
 bool ValueMemory::charge(Bytes bytes) {

@@ -2,7 +2,8 @@
 // of its own, so no hole between others is ever too small for it: as long as the bytes in use and
 // the bytes asked for are within the limit, it is served. Freed mappings are kept for values of the
 // same size and unmapped as soon as their pages are wanted elsewhere. Smaller values share pages
-// with others of their size. Either way a value wastes at most one page.
+// with others of their size. Either way a value wastes at most one page. A device's memory is kept
+// the same way, with larger pages.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "tensor/device_space.h"
 
 namespace pl {
 
@@ -29,7 +31,9 @@ struct MemoryFigures {
 // For several threads: a value may die on another thread than it was made on.
 class ValueMemory {
  public:
-  explicit ValueMemory(std::optional<Bytes> limit = {});
+  // `space`: whose pages they are; null: the host's.
+  explicit ValueMemory(std::optional<Bytes> limit = {},
+                       std::shared_ptr<DeviceSpace> space = nullptr);
   ~ValueMemory();
   ValueMemory(const ValueMemory&) = delete;
   ValueMemory& operator=(const ValueMemory&) = delete;
@@ -50,8 +54,13 @@ class ValueMemory {
   void trim() noexcept;  // gives all kept pages back to the system
   MemoryFigures figures() const;
   Bytes room() const;  // what the limit leaves; without one, the largest number
+  const std::shared_ptr<DeviceSpace>& space() const { return space_; }
 
  private:
+  size_t class_of(Bytes bytes) const;
+  Bytes cell_of(size_t size_class) const { return smallest_ << size_class; }
+  void* map(Bytes bytes) noexcept;
+  void unmap(void* data, Bytes bytes) noexcept;
   void* take_pages(Bytes bytes);
   void give_pages(void* data, Bytes bytes) noexcept;
   bool make_room(Bytes bytes) noexcept;
@@ -59,10 +68,11 @@ class ValueMemory {
   void link(Slab& slab) noexcept;
   [[noreturn]] void refuse(Bytes bytes, bool system) const;
 
-  static constexpr size_t kClasses = 6;  // cells of 64, 128, ..., 2048 bytes
+  static constexpr size_t kClasses = 16;  // of cells: 64, 128, ... bytes, up to half a page
   mutable std::mutex mutex_;
   const std::optional<Bytes> limit_;
-  const Bytes page_;
+  const std::shared_ptr<DeviceSpace> space_;
+  const Bytes page_, smallest_, keeps_;  // keeps_: of dead values' pages, at most
   Bytes used_ = 0, peak_ = 0, kept_ = 0;
   int64_t values_ = 0;
   std::map<Bytes, std::vector<void*>> dead_;  // mappings by size

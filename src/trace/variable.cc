@@ -1,12 +1,11 @@
 #include "trace/variable.h"
 
-#include <cstring>
-
 #include "base/error.h"
 #include "op/accumulate.h"
 #include "op/assign.h"
 #include "op/observer.h"
 #include "op/pointwise.h"
+#include "op/runtime.h"
 
 namespace pl {
 namespace {
@@ -29,8 +28,8 @@ void write(const std::shared_ptr<VariableState>& state, const Update& update) {
 const Tensor& VariableState::current() {
   if (!place) return value;
   void* at = place();
-  if (!value.defined() || value.data() != at) {
-    value = Tensor(meta, std::make_shared<Buffer>(at, meta.bytes(), keeper));
+  if (!value.defined() || value.place() != at) {
+    value = Tensor(meta, std::make_shared<Buffer>(at, meta.bytes(), keeper, space));
     value.buffer()->set_variable(true);
   }
   return value;
@@ -43,8 +42,8 @@ Tensor VariableState::writable() {
       value.buffer()->detach();
       value = Tensor();
     } else {
-      Tensor copy(meta);
-      std::memcpy(copy.data(), value.data(), static_cast<size_t>(meta.bytes()));
+      const Tensor copy(meta, value.buffer()->another());
+      copy_value(copy, value);
       copy.buffer()->set_variable(true);
       value.buffer()->set_variable(false);
       value = copy;
@@ -57,12 +56,12 @@ void VariableState::wrote() { value = Tensor(meta, current().buffer()); }
 
 Variable::Variable(const Tensor& initial, VariableOptions options)
     : state_(std::make_shared<VariableState>()) {
-  initial.data();  // a symbol is refused: variables are made outside of traced functions
+  if (!initial.buffer()) initial.data();  // refused: variables are made outside of traced functions
   state_->name = std::move(options.name);
   state_->meta = initial.meta();
   state_->trainable = options.trainable && is_floating(initial.dtype());
-  state_->value = Tensor(initial.meta());
-  std::memcpy(state_->value.data(), initial.data(), static_cast<size_t>(initial.meta().bytes()));
+  state_->value = value_on(device_of({initial}), initial.meta());
+  copy_value(state_->value, initial);
   state_->value.buffer()->set_variable(true);
 }
 

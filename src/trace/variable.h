@@ -28,6 +28,7 @@ struct VariableState {
   // Where the bytes are, when they lie in someone else's memory, which `keeper` keeps alive.
   std::function<void*()> place = nullptr;
   std::shared_ptr<const void> keeper = nullptr;
+  std::shared_ptr<DeviceSpace> space = nullptr;  // of that memory, where it is a device's
 
   const Tensor& current();
   // Its bytes for an op that writes the next version over them. Whoever read the variable before
@@ -39,7 +40,8 @@ struct VariableState {
 class Variable {
  public:
   Variable() = default;
-  explicit Variable(const Tensor& initial, VariableOptions options = {});  // copies
+  // Copies, to the device in scope, or to where the tensor lies.
+  explicit Variable(const Tensor& initial, VariableOptions options = {});
   explicit Variable(std::shared_ptr<VariableState> state) : state_(std::move(state)) {}
 
   Tensor value() const;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "op/pointwise.h"
+#include "op/runtime.h"
 #include "op/step_params.h"
 #include "train/function_trace.h"
 #include "train/optimizer.h"
@@ -24,8 +25,10 @@ struct SlotVariables {
 
 namespace {
 
-// Made by hand: in a traced function an op would become part of the trace.
-Variable make_slot(const Slot& slot, const std::string& path) {
+// Made by hand: in a traced function an op would become part of the trace. It lies where its weight
+// does.
+Variable make_slot(const Slot& slot, const std::string& path,
+                   const std::shared_ptr<DeviceSpace>& space) {
   const Tensor start(slot.meta);
   const int64_t count = slot.meta.elements();
   if (slot.meta.dtype == Dtype::float64)
@@ -34,6 +37,7 @@ Variable make_slot(const Slot& slot, const std::string& path) {
     std::fill_n(start.data_as<float>(), count, static_cast<float>(slot.initial));
   else
     std::memset(start.data(), 0, static_cast<size_t>(slot.meta.bytes()));
+  const DeviceScope scope(space);
   Variable variable(start, {.name = path + "/" + slot.name, .trainable = false});
   variable.state()->category = Category::optimizer;
   return variable;
@@ -61,9 +65,8 @@ class Writing {
     }
     for (size_t i = 0; i < next.size(); ++i) {
       VariableState& variable = *written_[i].state();
-      void* place = variable.current().data();
-      if (next[i].data() != place)
-        std::memcpy(place, next[i].data(), static_cast<size_t>(variable.meta.bytes()));
+      const Tensor& place = variable.current();
+      if (next[i].place() != place.place()) copy_value(place, next[i]);
       variable.wrote();
     }
   }
@@ -113,23 +116,27 @@ Tensor Optimizer::scale_loss(const Tensor& loss) {
   if (iterations_slot() < 0 && !update_options().loss_scale_factor) return loss;
   OptimizerState state;
   if (iterations_slot() >= 0) {
-    make_shared_slots(loss.dtype());
+    make_shared_slots(loss.dtype(), loss.buffer() ? loss.buffer()->space() : nullptr);
     for (const Variable& shared : variables_->shared) state.shared.push_back(shared.value());
   }
   return multiply(loss, seed(state, loss.dtype()));
 }
 
-void Optimizer::make_shared_slots(Dtype dtype) {
+void Optimizer::make_shared_slots(Dtype dtype, const std::shared_ptr<DeviceSpace>& space) {
   if (variables_) return;
   variables_ = std::make_shared<SlotVariables>();
   for (const Slot& slot : shared_slots(dtype))
-    variables_->shared.push_back(make_slot(slot, name()));
+    variables_->shared.push_back(make_slot(slot, name(), space));
 }
 
 void Optimizer::apply_gradients(const GradientsAndVariables& list) {
   check_gradients(list);
   if (StepHooks* step = StepHooks::current()) return step->apply_gradients(*this, list);
-  make_shared_slots(list.front().second.dtype());
+  auto space_of = [](const Variable& variable) -> const std::shared_ptr<DeviceSpace>& {
+    const VariableState& state = *variable.state();
+    return state.place ? state.space : state.value.buffer()->space();
+  };
+  make_shared_slots(list.front().second.dtype(), space_of(list.front().second));
   SlotVariables& own = *variables_;
   Writing writing;
   OptimizerState state;
@@ -140,7 +147,8 @@ void Optimizer::apply_gradients(const GradientsAndVariables& list) {
     if (fresh) {
       at->second.weight = variable;
       for (const Slot& slot : slots(variable.name(), variable.meta()))
-        at->second.slots.push_back(make_slot(slot, std::string(name()) + "/" + variable.name()));
+        at->second.slots.push_back(
+            make_slot(slot, std::string(name()) + "/" + variable.name(), space_of(variable)));
     }
     state.weights.push_back({variable.name(), writing(variable), writing(at->second.slots)});
     gradients.push_back(gradient);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "train/device_link.h"
 
 namespace pl {
 namespace {
@@ -31,20 +32,19 @@ std::string both(Bytes bytes) { return std::to_string(bytes) + " (" + format_byt
 }  // namespace
 
 Budget::Budget(const std::string& text)
-    : bytes_(text == "max" ? host_room().least() : parse_bytes(text, "memory")) {}
+    : bytes_(text == "max" ? host_room().least() : parse_bytes(text, "memory")),
+      max_(text == "max") {}
 
 namespace {
 
 Bytes staging_bytes(const SessionPlan& plan) {
-  Bytes most = 0;
+  Bytes most = 0, inputs = 0;
   for (const Prepared& prepared : plan.prepared) {
-    Bytes bytes = 0;
-    for (const auto* list : {&prepared.graph.inputs, &prepared.graph.keep})
-      for (ValueId id : *list)
-        bytes += align_up(prepared.graph.values[index(id)].meta.bytes(), prepared.plan.alignment);
-    most = std::max(most, bytes);
+    const LinkPlaces places = link_places(prepared.graph, prepared.plan.alignment);
+    most = std::max(most, places.end);
+    inputs = std::max(inputs, places.input_end);
   }
-  return most;
+  return most + (plan.ahead > 0 ? inputs : 0);
 }
 
 }  // namespace
@@ -54,6 +54,7 @@ PlanReport describe(const SessionPlan& plan) {
   const Prepared& fullest = plan.prepared[plan.fullest];
   report.process = plan.process();
   report.fixed = plan.outside();
+  report.ahead = plan.ahead;
   report.snapshot = plan.snapshot;
   report.arena = plan.arena;
   report.bound = fullest.plan.bound;
@@ -88,6 +89,10 @@ bool on_device(const Backend* backend) { return backend && !backend->on_host(); 
 Bytes system_limit(const Backend* backend) {
   return on_device(backend) ? backend->held() + backend->free()
                             : process_resident() + host_room().least();
+}
+
+std::optional<Bytes> Budget::bytes(const Backend* backend) const {
+  return max_ && on_device(backend) ? system_limit(backend) : bytes_;
 }
 
 // A device's memory is all taken before the first step.

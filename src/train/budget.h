@@ -21,9 +21,11 @@ class Budget {
   Budget(const std::string& text);  // throws UserError
   Budget(std::integral auto bytes) : Budget(std::to_string(bytes)) {}
   const std::optional<Bytes>& bytes() const { return bytes_; }
+  std::optional<Bytes> bytes(const Backend* backend) const;  // "max" is what that one can give
 
  private:
   std::optional<Bytes> bytes_;
+  bool max_ = false;
 };
 
 struct Remedy {
@@ -57,6 +59,7 @@ struct PlanReport {
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
   Bytes host = 0;     // of the arena, not of `process`: optimiser state in pinned host memory
   Bytes staging = 0;  // on a device: pinned host memory for inputs and results
+  Bytes ahead = 0;    // of `fixed`, on a device: inputs of the next step
   int64_t checkpoint_every = 0;  // steps; 0: not asked for
   Bytes snapshot = 0;            // of fixed: a copy that checkpoints are written from; 0: none
   Bytes pipeline = 0;            // of fixed: what the data hold beyond the batch that a step reads

@@ -12,7 +12,8 @@ constexpr Bytes kPerLaunch = 3584;      // of a recorded step; with 5,000 and 9,
 Bytes device_fixed_bytes(const DeviceFacts& facts) {
   const Bytes later = kCode + kPerKernel * static_cast<Bytes>(facts.kernels) +
                       kPerLaunch * static_cast<Bytes>(facts.launches);
-  const Bytes rounding = align_up(facts.arena, facts.granule) - facts.arena;
+  const Bytes rounding = align_up(facts.arena - facts.apart, facts.granule) +
+                         align_up(facts.apart, facts.granule) - facts.arena;
   return facts.held + align_up(later, facts.granule) + rounding;
 }
 

@@ -14,6 +14,7 @@ struct DeviceFacts {
   size_t kernels = 0;   // distinct calls
   size_t launches = 0;  // of all recorded steps
   Bytes arena = 0;
+  Bytes apart = 0;    // of the arena: variables with a reservation of their own
   Bytes granule = 1;  // of reservations
 };
 Bytes device_fixed_bytes(const DeviceFacts& facts);

@@ -16,13 +16,17 @@ namespace pl {
 // One signature, planned and ready to run in a Runtime.
 class FunctionRun {
  public:
-  FunctionRun(TracedFunction traced, Runtime& runtime, const std::string& name)
+  // `space`: the device it runs on; null: the processor.
+  FunctionRun(TracedFunction traced, Runtime& runtime, const std::shared_ptr<DeviceSpace>& space,
+              const std::string& name)
       : traced_(std::move(traced)),
         runtime_(&runtime),
-        memory_(runtime.values()),
+        space_(space),
+        memory_(memory_of(runtime, space)),
+        backend_(space ? space->backend() : runtime.backend()),
         name_(name),
-        book_(runtime.backend()),
-        layout_(layout_variables(traced_.graph.variables, runtime.backend().alignment())) {
+        book_(backend_),
+        layout_(layout_variables(traced_.graph.variables, backend_.alignment())) {
     for (const FunctionOutput& output : traced_.outputs)
       results_ += align_up(output.meta.bytes(), kPage);
     plan();
@@ -32,8 +36,9 @@ class FunctionRun {
   FunctionRun& operator=(const FunctionRun&) = delete;
 
   const TracedFunction& traced() const { return traced_; }
-  bool serves(const FunctionKey& key, const Runtime& runtime) const {
-    return memory_ == runtime.values() && traced_.key == key;
+  bool serves(const FunctionKey& key, Runtime& runtime,
+              const std::shared_ptr<DeviceSpace>& space) const {
+    return memory_ == memory_of(runtime, space) && traced_.key == key;
   }
 
   FunctionPlan figures() const {
@@ -52,15 +57,15 @@ class FunctionRun {
     // Whatever may be refused comes before the first kernel: nothing is half done.
     Tensors results;
     for (const FunctionOutput& output : traced_.outputs)
-      results.push_back(output.from == FunctionOutput::From::argument ? arguments[output.index]
-                                                                      : Tensor(output.meta));
-    Buffer arena(transient());
-    bind(static_cast<char*>(arena.data()));
+      results.push_back(output.from == FunctionOutput::From::argument
+                            ? arguments[output.index]
+                            : value_on(space_, output.meta));
+    const auto arena = std::make_shared<Buffer>(transient(), memory_);
+    bind(static_cast<char*>(arena->data()));
     for (size_t i = 0; i < arguments.size(); ++i)
-      std::memcpy(executor_->input(i), arguments[i].data(),
-                  static_cast<size_t>(arguments[i].meta().bytes()));
+      copy_value(at(executor_->input(i), arguments[i].meta()), arguments[i]);
     for (size_t h = 0; h < traced_.host.size(); ++h)
-      traced_.host[h].fill(executor_->input(arguments.size() + h));
+      fill(traced_.host[h], executor_->input(arguments.size() + h));
     executor_->step();
     for (size_t v = 0; v < written_.size(); ++v)
       if (written_[v]) traced_.variables[v]->wrote();
@@ -73,15 +78,31 @@ class FunctionRun {
  private:
   static constexpr Bytes kPage = 4 * kKiB;
 
+  static const std::shared_ptr<ValueMemory>& memory_of(Runtime& runtime,
+                                                       const std::shared_ptr<DeviceSpace>& space) {
+    return space ? runtime.device(space).memory : runtime.values();
+  }
+
   Bytes transient() const { return prepared_.plan.arena - layout_.bytes; }
 
+  // A place in the arena as a value.
+  Tensor at(const void* place, const Meta& meta) const {
+    return {meta,
+            std::make_shared<Buffer>(const_cast<void*>(place), meta.bytes(), memory_, space_)};
+  }
+
+  void fill(const HostInput& input, void* place) const {
+    if (!space_) return input.fill(place);
+    const Tensor staging(input.meta);
+    input.fill(staging.data());
+    copy_value(at(place, input.meta), staging);
+  }
+
   void copy_result(const FunctionOutput& output, const Tensor& result) const {
-    const void* from = nullptr;
     if (output.from == FunctionOutput::From::argument) return;
-    if (output.from == FunctionOutput::From::kept) from = executor_->kept(output.index);
-    if (output.from == FunctionOutput::From::variable)
-      from = traced_.variables[output.index]->current().data();
-    std::memcpy(result.data(), from, static_cast<size_t>(output.meta.bytes()));
+    copy_value(result, output.from == FunctionOutput::From::kept
+                           ? at(executor_->kept(output.index), output.meta)
+                           : traced_.variables[output.index]->current());
   }
 
   Bytes kernel_bytes(const KernelBill& bill) const {
@@ -136,18 +157,29 @@ class FunctionRun {
     std::vector<void*> places;
     for (size_t v = 0; v < traced_.variables.size(); ++v) {
       VariableState& variable = *traced_.variables[v];
-      places.push_back(written_[v] ? variable.writable().data() : variable.current().data());
+      const Tensor value = written_[v] ? variable.writable() : variable.current();
+      if (value.buffer()->space() != space_)
+        throw UserError("[function] " + name_ + ": " + variable.name + ": expected a variable on " +
+                        name_of(space_) + ", where the function runs, received one on " +
+                        name_of(value.buffer()->space()) +
+                        "; make the variables and call the function in one pl::device scope");
+      places.push_back(value.place());
     }
     if (executor_ && arena == arena_ && places == places_) return;
     arena_ = arena;
     places_ = std::move(places);
     executor_ = std::make_unique<Executor>(prepared_.graph, prepared_.plan, prepared_.kernels,
-                                           ArenaView{nullptr, arena_, places_});
+                                           ArenaView{nullptr, arena_, places_}, &backend_);
+  }
+  static std::string name_of(const std::shared_ptr<DeviceSpace>& space) {
+    return space ? space->name() : "cpu";
   }
 
   TracedFunction traced_;
   Runtime* runtime_;
+  std::shared_ptr<DeviceSpace> space_;
   std::shared_ptr<ValueMemory> memory_;
+  Backend& backend_;
   std::string name_;
   KernelBook book_;
   SearchMemo memo_;
@@ -179,10 +211,12 @@ class FunctionTraces {
       throw UserError("[function] " + options_.name +
                       ": expected no GradientTape that records around it, since none sees into a "
                       "traced function; put the tape inside, or pause it with stop_recording()");
+    // By scope or arguments; variables alone are seen too late.
+    const std::shared_ptr<DeviceSpace> space = device_of(tensors);
     auto at = std::find_if(runs_.begin(), runs_.end(),
-                           [&](const auto& run) { return run->serves(key, *runtime); });
+                           [&](const auto& run) { return run->serves(key, *runtime, space); });
     if (at == runs_.end()) {
-      make(key, body, *runtime);
+      make(key, body, *runtime, space);
       at = runs_.begin();
     }
     runs_.splice(runs_.begin(), runs_, at);
@@ -193,12 +227,14 @@ class FunctionTraces {
   FunctionPlan plan() const { return runs_.empty() ? FunctionPlan{} : runs_.front()->figures(); }
 
  private:
-  void make(const FunctionKey& key, const FunctionCore::Body& body, Runtime& runtime) {
+  void make(const FunctionKey& key, const FunctionCore::Body& body, Runtime& runtime,
+            const std::shared_ptr<DeviceSpace>& space) {
     if (!runs_.empty()) warn(key, runs_.front()->traced().key);
     while (runs_.size() >= options_.signatures) runs_.pop_back();
     try {
-      runs_.push_front(
-          std::make_unique<FunctionRun>(trace_function(key, body), runtime, options_.name));
+      const DeviceKind kind = space ? space->backend().device().kind : DeviceKind::cpu;
+      runs_.push_front(std::make_unique<FunctionRun>(trace_function(key, body, kind), runtime,
+                                                     space, options_.name));
     } catch (const UserError& error) {
       throw UserError("[function] " + options_.name + ": " + error.what());
     }
@@ -218,7 +254,7 @@ class FunctionTraces {
       if (now.constants[i] != before.constants[i])
         return "constant argument " + std::to_string(i) + " was " + before.constants[i] +
                " and is now " + now.constants[i];
-    return "it is called in another Runtime";
+    return "it is called in another Runtime, or on another device";
   }
 
   void warn(const FunctionKey& now, const FunctionKey& before) const {
@@ -246,7 +282,7 @@ FunctionCore::Results FunctionCore::call(const Tensors& tensors,
                                          const Body& body) {
   FunctionKey key{{}, constants};
   for (const Tensor& tensor : tensors) {
-    tensor.data();  // a symbol or an empty tensor is refused
+    if (!tensor.buffer()) tensor.data();  // a symbol or an empty tensor is refused
     key.metas.push_back(tensor.meta());
   }
   return traces_->call(key, tensors, body);

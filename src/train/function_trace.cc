@@ -75,7 +75,7 @@ class Tracer final : public VariableTracer, public FunctionTrace {
 
  private:
   Tensor capture(const Tensor& value) {
-    value.data();
+    if (!value.buffer()) value.data();
     const void* key = value.buffer().get();
     return host_input({key, "constant", value.meta(), [value](void* to) {
                          std::memcpy(to, value.data(), static_cast<size_t>(value.meta().bytes()));
@@ -131,7 +131,8 @@ void check_versions(const Graph& graph) {
   }
 }
 
-TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body) {
+TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body,
+                              DeviceKind device) {
   TracedFunction traced{.key = key};
   Tracer tracer(traced);
   const std::vector<bool> rows = carry_rows(key.metas);
@@ -142,7 +143,7 @@ TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& 
   traced.names = results.names;
   for (const Tensor& result : results.tensors) tracer.keep(result, symbols.size());
   traced.graph = tracer.take();
-  run_passes(traced.graph);
+  run_passes(traced.graph, passes_for(device));
   return traced;
 }
 

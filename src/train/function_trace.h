@@ -77,7 +77,9 @@ struct TracedFunction {
 // then. Throws UserError.
 void check_versions(const Graph& graph);
 
-// Runs the function on symbols, and the passes on what it did. Throws UserError.
-TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body);
+// Runs the function on symbols, and the passes of that kind of device on what it did. Throws
+// UserError.
+TracedFunction trace_function(const FunctionKey& key, const FunctionCore::Body& body,
+                              DeviceKind device = DeviceKind::cpu);
 
 }  // namespace pl

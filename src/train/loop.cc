@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/heap_count.h"
@@ -119,7 +121,7 @@ class Means {
 };
 
 // Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs. The
-// source has the time of the step to find the batch behind them, up to `end`.
+// source has the time of the step to find the batch behind them.
 class Feeder {
  public:
   Feeder(int64_t batch, const Source& source) {
@@ -129,7 +131,41 @@ class Feeder {
   }
 
   void feed(Session& session, size_t signature, Source& source, const Permutation* order,
-            int64_t begin, int64_t rows, int64_t end) {
+            int64_t begin, int64_t rows) {
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    if (std::exchange(ahead_, {}) == Batch{begin, rows}) return;
+    session.drop_ahead();
+    read(session, signature, source, order, begin, rows);
+  }
+
+  // The same for the step that comes next, while one runs. What goes wrong is told when it is the
+  // step's turn.
+  void feed_ahead(Session& session, size_t signature, Source& source, const Permutation* order,
+                  int64_t begin, int64_t rows) {
+    session.begin_ahead();
+    try {
+      read(session, signature, source, order, begin, rows);
+      session.send_ahead(signature);
+      ahead_ = {begin, rows};
+    } catch (...) {
+      session.drop_ahead();
+      failure_ = std::current_exception();
+    }
+  }
+
+  // Which samples were read last.
+  std::span<const int64_t> samples(int64_t rows) const {
+    return std::span(indices_).first(static_cast<size_t>(rows));
+  }
+
+ private:
+  struct Batch {
+    int64_t begin = -1, rows = 0;
+    bool operator==(const Batch&) const = default;
+  };
+
+  void read(Session& session, size_t signature, Source& source, const Permutation* order,
+            int64_t begin, int64_t rows) {
     list(indices_, order, begin, rows);
     const bool predicting = session.plan().signatures[signature].kind == StepKind::predict;
     for (size_t f = 0; f < places_.size(); ++f) {
@@ -138,16 +174,11 @@ class Feeder {
     }
     source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
     if (!predicting) write_facts(session, signature, places_.size());
-    const int64_t more = std::min<int64_t>(rows, end - begin - rows);
+    const int64_t more = std::min(rows, source.size() - begin - rows);
     list(next_, order, begin + rows, more);
     source.expect({next_.data(), static_cast<size_t>(more)});
   }
-  // Which samples were read last.
-  std::span<const int64_t> samples(int64_t rows) const {
-    return std::span(indices_).first(static_cast<size_t>(rows));
-  }
 
- private:
   static void list(std::vector<int64_t>& to, const Permutation* order, int64_t begin,
                    int64_t rows) {
     for (int64_t i = 0; i < rows; ++i)
@@ -155,6 +186,8 @@ class Feeder {
   }
   std::vector<int64_t> indices_, next_;
   std::vector<void*> places_;
+  Batch ahead_;  // of the pass that is under way, already with the session
+  std::exception_ptr failure_;
 };
 
 // Runs a step that trains nothing on every batch of the source, in order; then body(signature,
@@ -171,10 +204,17 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
     if (observer && kind == StepKind::predict) observer->on_predict_step_begin(begin / batch);
     const int64_t rows = std::min(batch, samples - begin);
     const size_t signature = find_signature(session, kind, rows);
-    feeder.feed(session, signature, source, nullptr, begin, rows, samples);
+    feeder.feed(session, signature, source, nullptr, begin, rows);
     StepParams params;
     params.rows = rows;
-    session.run(signature, params);
+    const int64_t next = begin + batch, more = std::min(batch, samples - next);
+    Session::Beside beside;
+    if (more > 0 && session.reads_ahead())
+      beside = [&] {
+        feeder.feed_ahead(session, find_signature(session, kind, more), source, nullptr, next,
+                          more);
+      };
+    session.run(signature, params, nullptr, beside);
     body(signature, rows);
   }
 }
@@ -221,6 +261,7 @@ class Trainer {
         timer_(session, options.time_kernels && session.variables().on_host()),
         means_(session, StepKind::train) {
     const LoopPosition& start = options.start;
+    session.count_iterations();
     if (!start.sums.empty()) means_.read_sums(start.sums);
     means_.write_sums(position_.sums);
     result_.steps = start.steps;
@@ -269,8 +310,9 @@ class Trainer {
       begin_pass(options_.epochs_before + 1 + step / pass_steps);
       event_.epoch_step = s + 1;
       observer_.on_step_begin(s);
+      const bool last = s + 1 == steps || (step + 1) % pass_steps == 0;
       run_step(options_.shuffle ? &*order_ : nullptr, begin,
-               std::min(options_.batch, train_.size() - begin));
+               std::min(options_.batch, train_.size() - begin), !last);
       if (result_.finite) tell_position(epoch, s + 1);
       done_ = !result_.finite || reached_steps() || observer_.stop() || leaves();
     }
@@ -323,7 +365,8 @@ class Trainer {
     observer_.on_boundary(position_);
   }
 
-  void run_step(const Permutation* order, int64_t begin, int64_t rows) {
+  // `more`: the pass goes on behind it.
+  void run_step(const Permutation* order, int64_t begin, int64_t rows, bool more) {
     const int64_t done = options_.steps_before + result_.steps;
     const UpdateMoment moment = update_moment(session_, done);
     const size_t signature = find_signature(session_, StepKind::train, rows, moment.accumulate);
@@ -331,7 +374,7 @@ class Trainer {
     const HeapCounts before = heap_counts();
     const auto start = Clock::now();
     if (!options_.resident_batch || here_ == 0)
-      feeder_.feed(session_, signature, train_, order, begin, rows, train_.size());
+      feeder_.feed(session_, signature, train_, order, begin, rows);
     StepParams params;
     params.step = done + 1;
     params.seed = options_.seed;
@@ -343,10 +386,18 @@ class Trainer {
     const bool scaled = session_.counted_iterations() != nullptr;
     StepTimes* times = timer_.next(signature, here_);
     bool finite = true;
+    const int64_t next = begin + options_.batch;
+    const int64_t count = std::min(options_.batch, train_.size() - next);
+    Session::Beside beside;  // allocates: not without need
+    if (more && session_.reads_ahead())
+      beside = [&] {
+        feeder_.feed_ahead(session_, find_signature(session_, StepKind::train, count), train_,
+                           order, next, count);
+      };
     if (scaled)
-      session_.run(signature, params, times);
+      session_.run(signature, params, times, beside);
     else
-      finite = session_.run_if_finite(signature, params, times);
+      finite = session_.run_if_finite(signature, params, times, beside);
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
@@ -358,7 +409,7 @@ class Trainer {
     account(before, after, rows, busy);
     result_.finite = scaled || std::isfinite(event_.loss);
     if (!finite && !options_.resident_batch) {
-      feeder_.feed(session_, signature, train_, order, begin, rows, train_.size());
+      feeder_.feed(session_, signature, train_, order, begin, rows);
       result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
     }
     observer_.on_step(event_);

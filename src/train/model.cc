@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/devices.h"
 #include "base/error.h"
 #include "model/nested.h"
+#include "op/runtime.h"
 #include "train/checkpoint.h"
 #include "train/model_state.h"
 #include "train/weights.h"
@@ -134,6 +136,15 @@ std::vector<Head> make_heads(const CompileOptions& options, const std::vector<st
   return heads;
 }
 
+// The one asked for, or the one in scope.
+std::shared_ptr<DeviceSpace> device_for(const CompileOptions& options) {
+  std::string name = options.device;
+  if (const DeviceScope* scope = DeviceScope::current(); scope && name.empty() && scope->space())
+    name = scope->space()->name();
+  if (name.empty()) return nullptr;
+  return open_device(device_from_name(name, "compile"), options.deterministic);
+}
+
 }  // namespace
 
 void Model::compile(const CompileOptions& options) {
@@ -161,16 +172,19 @@ void Model::compile(const CompileOptions& options) {
                     ", in which the weights exist already, received " +
                     std::string(name_of(options.dtype.variable)) +
                     "; compile before the weights are first used");
+  std::shared_ptr<DeviceSpace> device = device_for(options);
   const OptimizerRef optimizer =
       scaled_for(options.dtype, options.optimizer.value ? options.optimizer.value : RMSprop());
   state_->compiled =
       Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads), options.remat};
   state_->compiled->run_eagerly = options.run_eagerly;
   state_->compiled->fuse = options.fuse;
+  state_->last.reset();  // before the device that it is for
+  state_->device = std::move(device);
+  state_->deterministic = options.deterministic;
   if (built) state_->network.settle_trainable();
   state_->steps = state_->epochs = 0;
   state_->fresh_optimizer = true;
-  state_->last.reset();
   state_->traced_variables.reset();
 }
 
@@ -220,7 +234,7 @@ int64_t Model::iterations() const {
     const VariableLayout& layout = state_->variables->layout();
     for (size_t i = 0; i < layout.entries.size(); ++i)
       if (layout.entries[i].path == path)
-        count = static_cast<int64_t>(*static_cast<const double*>(state_->variables->at(i)));
+        count = static_cast<int64_t>(state_->variables->number(i));
   }
   return count / std::max<int64_t>(accumulation_of(*state_->compiled), 1);
 }
@@ -291,8 +305,8 @@ Tensors Model::get_weights() {
   state_->require_weights();
   Tensors values;
   for (size_t i = 0; i < state_->network.weights().size(); ++i) {
-    const VariableState& variable = *state_->home(i).variable;
-    std::memcpy(values.emplace_back(variable.meta).data(), variable.place(),
+    VariableState& variable = *state_->home(i).variable;
+    std::memcpy(values.emplace_back(variable.meta).data(), variable.current().data(),
                 static_cast<size_t>(variable.meta.bytes()));
   }
   return values;
@@ -308,9 +322,12 @@ void Model::reset_state(const std::string& layer) {
     if (!weight.carried || !named) continue;
     found = true;
     if (!state_->variables) continue;  // they start as zeros
-    const Meta& meta = state_->variables->layout().entries[i].meta;
+    Variables& variables = *state_->variables;
     state_->weight_handles()[i].state()->writable();
-    std::memset(state_->variables->at(i), 0, static_cast<size_t>(meta.bytes()));
+    variables.stepped();
+    std::memset(variables.at(i), 0,
+                static_cast<size_t>(variables.layout().entries[i].meta.bytes()));
+    variables.written();
     state_->weight_handles()[i].state()->wrote();
   }
   if (!found && !layer.empty())
@@ -328,9 +345,10 @@ void Model::set_weights(const Tensors& values) {
       throw UserError("[set_weights] " + list[i].path + ": expected " + list[i].meta.text() +
                       ", received " + values[i].meta().text());
   for (const Tensor& value : values) value.data();  // a symbol is refused before anything changes
-  const Variables& variables = state_->weights_to_write();
+  Variables& variables = state_->weights_to_write();
   for (size_t i = 0; i < list.size(); ++i)
     std::memcpy(variables.at(i), values[i].data(), static_cast<size_t>(list[i].meta.bytes()));
+  variables.written();
 }
 
 }  // namespace pl

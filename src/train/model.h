@@ -98,6 +98,10 @@ struct CompileOptions {
   // value that a tape holds, and not the bytes that are then used.
   bool run_eagerly = false;
   bool fuse = true;  // false: a planned step runs its ops one by one as they were called
+  // "cuda" or "cuda:1": weights, optimiser and steps are on that GPU, and `memory` is of its
+  // memory; empty: the device in scope (pl::device), else the processor.
+  std::string device = "";
+  bool deterministic = true;  // on a GPU: only algorithms that give the same bits again
 };
 
 // The values of a model's inputs, of its targets or of sample weights: one tensor, or one for each

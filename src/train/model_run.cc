@@ -246,6 +246,7 @@ RunIdentity identity_of(const ModelState& state, const Source& data, const PlanR
 void announce(const PlanReport& report) {
   std::printf("Training will use %s", format_bytes(report.process).c_str());
   if (report.budget) std::printf(" of %s", format_bytes(*report.budget).c_str());
+  if (report.device != "cpu") std::printf(" on %s", report.device.c_str());
   std::printf(": %s for tensors, %s for runtime, libraries and data\n",
               format_bytes(report.arena).c_str(), format_bytes(report.fixed).c_str());
 }
@@ -341,6 +342,7 @@ History Model::fit(Source& data, const FitOptions& given) {
   // The system keeps one peak for the life of the process: it is this call's if it grew in it.
   const Bytes peak = process_peak();
   history.measured_process = peak > peak_before ? peak : process_resident();
+  if (state_->device) history.measured_process = measured_peak(&state_->where());
   if (!training.nan_is_handled) require_finite(result, session.variables());
   call.keep_plan(session.take_plan());
   return history;
@@ -423,7 +425,7 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
                            .extra_bytes = bytes,
                            .callbacks = options.callbacks});
   const PlanReport report = call.plan(options.memory, false);
-  require_room(report);
+  require_room(report, 0, &state_->where());
   Tensors results;
   std::vector<void*> places;
   for (const Meta& meta : metas) places.push_back(results.emplace_back(meta).data());

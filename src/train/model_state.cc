@@ -15,6 +15,14 @@ namespace {
 
 constexpr int64_t kLargestBatch = (int64_t{1} << 31) - 1;  // oneDNN counts rows in 32 bits
 
+// On a device plans go by what was measured there; what the model holds already is in the arena.
+std::shared_ptr<PlanMemory> plan_memory(Backend& backend, Bytes held) {
+  if (backend.on_host()) return std::make_shared<PlanMemory>(backend);
+  auto memory = std::make_shared<PlanMemory>(backend, machine_costs(backend));
+  memory->device_variables = held;
+  return memory;
+}
+
 bool same_entries(const VariableLayout& a, const VariableLayout& b) {
   return std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
                     [](const auto& x, const auto& y) {
@@ -84,7 +92,8 @@ const Compiled& ModelState::require_compiled(const char* call) const {
                   ".loss = \"sparse_categorical_crossentropy\"})");
 }
 
-CpuBackend& ModelState::use_backend(int threads) {
+Backend& ModelState::use_backend(int threads) {
+  if (device) return where();
   if (!backend || (threads != 0 && threads != backend->threads())) {
     auto fresh = std::make_unique<CpuBackend>(threads);
     last.reset();
@@ -92,6 +101,13 @@ CpuBackend& ModelState::use_backend(int threads) {
   }
   backend->use();
   return *backend;
+}
+
+Backend& ModelState::where() const { return device ? device->backend() : *backend; }
+
+Bytes ModelState::bytes_on_device() const {
+  if (!device || !variables || variables_on != device) return 0;
+  return align_up(variables->capacity(), device->backend().granule());
 }
 
 Compiled ModelState::settings() const {
@@ -112,11 +128,36 @@ void ModelState::trace_variables(const SampleSpec& sample, int64_t batch) {
 
 VariableLayout ModelState::layout(bool training) {
   constexpr int64_t kAnyBatch = 32;
+  const Bytes alignment = device ? device->backend().alignment() : CpuBackend::kAlignment;
   if (training && custom()) {
     trace_variables(wanted_sample(network, settings()), kAnyBatch);
-    return layout_variables(*traced_variables, CpuBackend::kAlignment);
+    return layout_variables(*traced_variables, alignment);
   }
-  return layout_variables(step_variables(network, settings(), training), CpuBackend::kAlignment);
+  return layout_variables(step_variables(network, settings(), training), alignment);
+}
+
+// On a device they hold it open.
+std::shared_ptr<Variables> ModelState::make_variables(VariableLayout layout, Bytes capacity) const {
+  if (!device) return std::make_shared<Variables>(std::move(layout), capacity);
+  const Bytes bytes = layout.bytes;
+  return {new Variables(std::move(layout), bytes, device->backend()),
+          [open = device](Variables* variables) { delete variables; }};
+}
+
+void ModelState::move_variables() {
+  const std::shared_ptr<Variables> from = variables;
+  const std::shared_ptr<Variables> made = make_variables(layout(false), 0);
+  from->stepped();
+  const auto& entries = made->layout().entries;
+  for (size_t i = 0; i < network.weights().size(); ++i)
+    std::memcpy(made->at(i), from->at(i), static_cast<size_t>(entries[i].meta.bytes()));
+  made->written();
+  made->stepped();
+  variables = made;
+  variables_on = device;
+  fresh_optimizer = true;
+  for (size_t i = 0; i < network.weights().size(); ++i)
+    if (home(i).variable->keeper == from) hold(i);
 }
 
 Variables& ModelState::weights(uint64_t seed) {
@@ -124,13 +165,17 @@ Variables& ModelState::weights(uint64_t seed) {
     // Room for the optimiser's slots is set aside as addresses, so that a later fit() need not
     // move the weights.
     const bool known = compiled && (!custom() || traced_variables);
-    auto made = std::make_shared<Variables>(layout(false), known ? layout(true).bytes : 0);
+    auto made = make_variables(layout(false), known ? layout(true).bytes : 0);
     made->initialize(network, seed);
+    made->stepped();
     variables = std::move(made);
+    variables_on = device;
     for (size_t i = 0; i < network.weights().size(); ++i)
       if (!home(i).exists()) hold(i);
     return *variables;
   }
+  if (variables_on != device) move_variables();
+  variables->stepped();  // eager code may have written them on the device
   bool copied = false;
   for (size_t i = 0; i < network.weights().size(); ++i) {
     const NetworkWeight& weight = network.weights()[i];
@@ -166,7 +211,9 @@ Variables& ModelState::weights_to_write(uint64_t seed) {
 void ModelState::hold(size_t weight) const {
   VariableState& variable = *home(weight).variable;
   variable.name = network.weights()[weight].path;
-  home(weight).move(variables, [all = variables.get(), weight] { return all->at(weight); });
+  home(weight).move(
+      variables, [all = variables.get(), weight] { return all->kernels_find(weight); },
+      variables_on);
   variable.meta = variables->layout().entries[weight].meta;
 }
 
@@ -188,7 +235,16 @@ bool ModelState::trains(size_t weight) const {
 }
 
 ModelState::~ModelState() {
-  if (!variables || !variables->on_host()) return;
+  if (variables && !variables->on_host()) {
+    last.reset();
+    device.reset();
+    try {
+      move_variables();
+    } catch (const Error&) {  // a device that is broken keeps what it has
+    }
+    return;
+  }
+  if (!variables) return;
   VariableLayout weights = variables->layout();
   weights.bytes = weight_bytes(weights);
   std::erase_if(weights.entries,
@@ -263,10 +319,11 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
   }
   if (training) state.trace_variables(sample_, batch_);
   if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
-  layout_ = !training && state.variables ? state.variables->layout() : state.layout(training);
+  const bool there = state.variables && state.variables_on == state.device;
+  layout_ = !training && there ? state.variables->layout() : state.layout(training);
   const CallbackBill bill = callback_bill(needs.callbacks, layout_);
   source_bytes_ += bill.resident;
-  snapshot_ = bill.wanted;
+  if (!state.device) snapshot_ = bill.wanted;
 }
 
 PlanKey ModelCall::key(int64_t batch) const {
@@ -288,7 +345,7 @@ PlanKey ModelCall::key(int64_t batch) const {
 }
 
 SessionPlan ModelCall::plan_for(const PlanKey& key, const PlanOptions& options) const {
-  return plan_session(state_.network, compiled_, *state_.backend, key.signatures, key.sample,
+  return plan_session(state_.network, compiled_, state_.where(), key.signatures, key.sample,
                       key.source_bytes, &layout_, options);
 }
 
@@ -296,27 +353,28 @@ SessionPlan ModelCall::plan_other(const Network& network, const Compiled& compil
   const PlanKey same = key(batch_);
   SampleSpec sample = same.sample;
   if (!needs_.data) sample = wanted_sample(network, compiled);
-  return plan_session(network, compiled, *state_.backend, same.signatures, sample,
-                      same.source_bytes, nullptr, {.budget = budget_, .memory = plan_->memory});
+  return plan_session(network, compiled, state_.where(), same.signatures, sample, same.source_bytes,
+                      nullptr, {.budget = budget_, .memory = plan_->memory});
 }
 
 PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
-  const CpuBackend& backend = state_.use_backend(needs_.threads);
-  budget_ = budget.bytes();
+  Backend& backend = state_.use_backend(needs_.threads);
+  budget_ = budget.bytes(&backend);
   const PlanKey wanted = key(batch_);
   PlanOptions options{.budget = budget_,
                       .switches = needs_.switches,
                       .all = want_max_batch,
-                      .memory = std::make_shared<PlanMemory>(*state_.backend)};
+                      .memory = plan_memory(backend, state_.bytes_on_device())};
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
   if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
   if (!plan_) plan_ = plan_for(wanted, options);
-  if (!plan_->complete && plan_->process() > system_limit()) {
+  if (!plan_->complete && plan_->process() > system_limit(&backend)) {
     options.all = true;  // the message that follows names the smallest plan
     plan_ = plan_for(wanted, options);
   }
-  grant_snapshot(*plan_, snapshot_, budget_, system_limit());
+  grant_snapshot(*plan_, snapshot_, budget_, system_limit(&backend));
+  grant_ahead(*plan_, budget_, system_limit(&backend));
   PlanReport report = describe(*plan_);
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
   report.model = state_.name;
@@ -325,7 +383,9 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   report.remat = compiled_.remat;
   report.batch = batch_;
   report.threads = backend.threads();
-  report.budget = budget.bytes();
+  if (state_.device) report.device = state_.device->name();
+  report.deterministic = state_.deterministic;
+  report.budget = budget_;
   report.pipeline = pipeline_bytes_;
   judge(
       report, [&](int64_t batch, const PlanOptions& other) { return plan_for(key(batch), other); },
@@ -335,7 +395,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
 
 Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   const bool training = needs_.kind == StepKind::train;
-  require_room(report, state_.variables ? state_.variables->layout().bytes : 0);
+  require_room(report, state_.variables ? state_.variables->layout().bytes : 0, &state_.where());
   release_code_pages();
   Variables& variables = training ? state_.weights_to_write(seed) : state_.weights(seed);
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
@@ -344,7 +404,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
     state_.fresh_optimizer = false;
   }
   Session session(std::move(*plan_), state_.variables);
-  check_resident(report);
+  check_resident(report, &state_.where());
   state_.x_scale = sample_.x_scale;
   return session;
 }

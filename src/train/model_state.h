@@ -58,9 +58,12 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::vector<Dtype> input_dtypes;  // that it was built for
 
   std::unique_ptr<CpuBackend> backend;
+  std::shared_ptr<DeviceSpace> device;  // that it was compiled for; null: the processor
+  bool deterministic = true;            // there
   // Null until someone asks for a weight. Where a weight's home is elsewhere (another model with
   // the same layer was trained last) it is a copy, made anew whenever it is used.
   std::shared_ptr<Variables> variables;
+  std::shared_ptr<DeviceSpace> variables_on;  // where they are; compile() may ask for another place
   // The last call's plan and kernels, without memory to run in; so that predict in a loop plans
   // once. Dropped before anything else is planned, and (declared last) before the backend.
   std::optional<std::pair<PlanKey, SessionPlan>> last;
@@ -74,10 +77,12 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   void build_for(const Source& data);
   void require_built(const char* call) const;
   const Compiled& require_compiled(const char* call) const;
-  CpuBackend& use_backend(int threads);
-  Compiled settings() const;  // as compiled, or float32 without a loss
-  bool custom() const;        // a class of the user's, whose steps may be its own
-  Compiled step_settings();   // the same with its steps
+  Backend& use_backend(int threads);
+  Backend& where() const;         // after that
+  Bytes bytes_on_device() const;  // that its variables hold there
+  Compiled settings() const;      // as compiled, or float32 without a loss
+  bool custom() const;            // a class of the user's, whose steps may be its own
+  Compiled step_settings();       // the same with its steps
   void trace_variables(const SampleSpec& sample, int64_t batch);
   // Traces a step of the model's own; layers that it calls and the network lacks join that.
   void trace_own_step(StepKind kind, const SampleSpec& sample, int64_t batch);
@@ -97,6 +102,8 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
 
  private:
   void hold(size_t weight) const;
+  std::shared_ptr<Variables> make_variables(VariableLayout layout, Bytes capacity) const;
+  void move_variables();  // to where it was compiled for; slots stay behind
   void add_member(const std::shared_ptr<Layer>& layer, const std::vector<Shape>& in);
 };
 

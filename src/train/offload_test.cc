@@ -1,73 +1,16 @@
 // Optimiser state in host memory: planned where the budget asks for it, and the same numbers.
 #include <gtest/gtest.h>
 
-#include "backend/cpu/cpu_backend.h"
 #include "execute/call_timer.h"
 #include "model/builtin.h"
-#include "op/accumulate.h"
-#include "op/accuracy.h"
-#include "op/adam.h"
-#include "op/broadcast_to.h"
-#include "op/cast.h"
-#include "op/device_kernels.h"
-#include "op/fill.h"
-#include "op/fused_pointwise.h"
-#include "op/linear_cross_entropy.h"
-#include "op/matmul.h"
-#include "op/matmul_accumulate.h"
 #include "op/pointwise.h"
-#include "op/reduce.h"
-#include "op/relu.h"
-#include "op/relu_bits.h"
-#include "op/scale.h"
-#include "op/softmax.h"
-#include "op/softmax_cross_entropy.h"
+#include "tests/fake_device.h"
 #include "train/loop.h"
 
 namespace pl {
 namespace {
 
-// The host's kernels and memory, reached as a device's are.
-class FakeDevice final : public Backend, public DeviceWork {
- public:
-  FakeDevice();
-  bool on_host() const override { return false; }
-  const DeviceKernels* kernels() const override { return &kernels_; }
-  static CpuBackend& host() {
-    static CpuBackend backend(1);
-    return backend;
-  }
-
-  double time_ms(const std::function<void()>& work) override {
-    work();
-    return ++runs;
-  }
-  int runs = 0;
-
- private:
-  std::vector<DeviceKernel> list_;
-  DeviceKernels kernels_;
-};
-
-template <const Op& op>
-std::unique_ptr<Kernel> of_host(const PrepareCall& call) {
-  return prepare(op, {FakeDevice::host(), call.in, call.out, call.attrs});
-}
-template <const Op&... ops>
-std::vector<DeviceKernel> list_of() {
-  return {{&ops, {"host", DeviceKind::cpu, of_host<ops>}}...};
-}
-
-// The ops of an mlp's training step.
-FakeDevice::FakeDevice()
-    : Backend({DeviceKind::cpu, 0}, 1, 64),
-      list_(list_of<kMatmul, kAdd, kRelu, kReluGradient, kReduceSum, kAdam, kScale, kSoftmax,
-                    kSparseSoftmaxCrossEntropy, kSparseSoftmaxCrossEntropyGradient, kFill,
-                    kBroadcastTo, kSparseCategoricalAccuracy, kCast, kFusedPointwise, kDivide,
-                    kMultiply, kMatmulAccumulate, kAccumulate, kLinearCrossEntropy,
-                    kLinearCrossEntropyAccumulate, kReluBits, kReluBitsGradient>()) {
-  kernels_.list = list_;
-}
+using test::FakeDevice;
 
 class Offload : public ::testing::Test {
  protected:

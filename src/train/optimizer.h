@@ -119,8 +119,9 @@ class Optimizer {
  private:
   friend class UpdateCall;
   bool is_plain(const ApplyOptions& options) const;
-  void make_shared_slots(Dtype dtype);  // of apply_gradients()
-  int64_t steps_done() const;           // by it, accumulating ones among them
+  // Of apply_gradients().
+  void make_shared_slots(Dtype dtype, const std::shared_ptr<DeviceSpace>& space);
+  int64_t steps_done() const;  // by it, accumulating ones among them
 
   const char* name_;
   UpdateOptions update_;

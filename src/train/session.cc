@@ -34,6 +34,17 @@ void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget
   if ((budget && process > *budget) || (system && process > *system)) plan.snapshot = 0;
 }
 
+void grant_ahead(SessionPlan& plan, std::optional<Bytes> budget, std::optional<Bytes> system) {
+  plan.ahead = 0;
+  Backend& backend = plan.memory->book.backend();
+  if (backend.on_host() || !device_work(backend)) return;
+  Bytes inputs = 0;
+  for (const Prepared& prepared : plan.prepared)
+    inputs = std::max(inputs, link_places(prepared.graph, backend.alignment()).input_end);
+  const Bytes wanted = align_up(inputs, backend.granule()), process = plan.process() + wanted;
+  if ((!budget || process <= *budget) && (!system || process <= *system)) plan.ahead = wanted;
+}
+
 Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
   Backend& backend = plan_.memory->book.backend();
   if (backend.on_host()) {
@@ -60,6 +71,29 @@ Session::Session(SessionPlan plan, std::shared_ptr<Variables> variables)
   check(variables_->layout().bytes == plan_.layout.bytes, "variables of another layout");
   release_code_pages();
   start();
+  if (link_) warm_up_device();
+}
+
+// Steps run once before weights count: what they write is put back.
+void Session::warm_up_device() {
+  bool writes = false;
+  for (const Prepared& prepared : plan_.prepared)
+    for (const GraphVariable& variable : prepared.graph.variables)
+      writes = writes || variable.first != variable.last;
+  if (writes) variables_->at(0);
+  for (auto& executor : executors_) executor->warm_up();
+  for (auto& executor : executors_) executor->record();
+  if (device_transient_)
+    link_->device().zero(device_transient_->data(), device_transient_->bytes());
+  if (writes) variables_->written();
+  variables_->stepped();
+  count_iterations();
+}
+
+void Session::count_iterations() {
+  if (!device_iterations_) return;
+  link_->device().copy_out(counted_.get(), device_iterations_, sizeof(double));
+  link_->device().synchronize();
 }
 
 Session::Session(Session&&) noexcept = default;
@@ -111,7 +145,7 @@ void Session::start_device() {
     executors_.push_back(
         std::make_unique<Executor>(prepared.graph, prepared.plan, prepared.kernels, view, &device));
   }
-  link_ = std::make_unique<DeviceLink>(device, graphs);
+  link_ = std::make_unique<DeviceLink>(device, graphs, plan_.ahead);
 }
 
 void Session::start() {
@@ -170,7 +204,15 @@ void Session::named_step(const StepParams& params, const Body& body) {
   }
 }
 
-void Session::run(size_t signature, const StepParams& params, StepTimes* times) {
+bool Session::reads_ahead() const { return link_ && link_->reads_ahead(); }
+void Session::begin_ahead() { link_->begin_ahead(); }
+void Session::send_ahead(size_t signature) { link_->send_ahead(signature); }
+void Session::drop_ahead() {
+  if (link_) link_->drop_ahead();
+}
+
+void Session::run(size_t signature, const StepParams& params, StepTimes* times,
+                  const Beside& beside) {
   write_params(signature, params);
   named_step(params, [&] {
     send_inputs(signature);
@@ -178,16 +220,19 @@ void Session::run(size_t signature, const StepParams& params, StepTimes* times) 
       eager_->run(signature);
     else
       executors_[signature]->step(times);
+    if (beside) beside();
     receive(signature);
   });
 }
 
-bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times) {
+bool Session::run_if_finite(size_t signature, const StepParams& params, StepTimes* times,
+                            const Beside& beside) {
   write_params(signature, params);
   bool finite = true;
   named_step(params, [&] {
     send_inputs(signature);
     finite = eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
+    if (finite && beside) beside();
     receive(signature);
   });
   return finite;

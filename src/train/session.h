@@ -24,6 +24,7 @@ struct PlanMemory {
   KernelBook book;
   SearchMemo memo;
   std::optional<Bytes> device_held;  // before anything was reserved there
+  Bytes device_variables = 0;        // but for these, which the plan has
 };
 
 struct EagerSetup;
@@ -63,7 +64,10 @@ struct SessionPlan {
   Bytes snapshot = 0;
   // On a device, of the arena: the last variables, in pinned memory of the host.
   Bytes host_bytes = 0;
-  Bytes outside() const { return fixed + snapshot - std::min(idle, snapshot); }
+  // On a device: for inputs of the next step, which are read and copied while one runs; granted as
+  // the snapshot is.
+  Bytes ahead = 0;
+  Bytes outside() const { return fixed + snapshot - std::min(idle, snapshot) + ahead; }
   Bytes process() const { return arena + outside() - host_bytes; }
   Bytes floor = 0;        // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;     // the plan that sets the arena
@@ -98,6 +102,9 @@ std::vector<std::string> test_log_names(const SessionPlan& plan);  // in evaluat
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
                     std::optional<Bytes> system);
 
+// Grants room for the next step's inputs likewise, on a device that copies beside kernels.
+void grant_ahead(SessionPlan& plan, std::optional<Bytes> budget, std::optional<Bytes> system);
+
 class Session {
  public:
   // Makes the variables, initialised from the seed, and the transient part of the arena.
@@ -115,9 +122,19 @@ class Session {
   const void* kept(size_t signature, size_t i) const;
   bool eager() const { return eager_ != nullptr; }  // without executors
   Executor& executor(size_t signature) { return *executors_[signature]; }
-  void run(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+  // `beside` runs on the host while a device works; not where the loss is not finite.
+  using Beside = std::function<void()>;
+  void run(size_t signature, const StepParams& params, StepTimes* times = nullptr,
+           const Beside& beside = nullptr);
   // The same, but leaves the weights as they are where the loss is not finite; false then.
-  bool run_if_finite(size_t signature, const StepParams& params, StepTimes* times = nullptr);
+  bool run_if_finite(size_t signature, const StepParams& params, StepTimes* times = nullptr,
+                     const Beside& beside = nullptr);
+
+  // Inputs of the next step, while one runs: as DeviceLink has it.
+  bool reads_ahead() const;
+  void begin_ahead();
+  void send_ahead(size_t signature);
+  void drop_ahead();
 
   void write_params(size_t signature, const StepParams& params);
   void send_inputs(size_t signature);  // to the device; run() does it
@@ -129,6 +146,7 @@ class Session {
 
   // Steps whose gradients were used, where the optimiser counts them; else null.
   const double* counted_iterations() const { return iterations_; }
+  void count_iterations();  // after variables were written from outside
 
   // Ends the session but for its plan with the prepared kernels, for another one.
   SessionPlan take_plan();
@@ -137,6 +155,7 @@ class Session {
   void start();
   void find_iterations();
   void start_device();
+  void warm_up_device();
   void receive(size_t signature);
   template <class Body>
   void named_step(const StepParams& params, const Body& body);

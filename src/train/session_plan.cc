@@ -21,12 +21,13 @@ namespace {
 class SessionPlanner {
  public:
   SessionPlanner(Backend& backend, const VariableLayout& layout, const std::vector<Graph>& graphs,
-                 Bytes source_bytes, size_t fused_nodes, Bytes host, PlanMemory& memory)
+                 Bytes source_bytes, size_t fused_nodes, Bytes host, bool apart, PlanMemory& memory)
       : backend_(backend),
         layout_(layout),
         graphs_(graphs),
         source_bytes_(source_bytes),
         fused_nodes_(fused_nodes),
+        apart_(apart),
         memory_(memory),
         by_page_(hold_code_by_page()) {
     if (!backend.on_host()) find_host_parts(host);
@@ -179,11 +180,12 @@ class SessionPlanner {
   }
 
   Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
-    if (!memory_.device_held) memory_.device_held = backend_.held();
+    if (!memory_.device_held) memory_.device_held = backend_.held() - memory_.device_variables;
     return device_fixed_bytes({.held = *memory_.device_held,
                                .kernels = bill.calls.size(),
                                .launches = launches,
                                .arena = arena,
+                               .apart = apart_ ? layout_.bytes : 0,
                                .granule = backend_.granule()});
   }
 
@@ -219,6 +221,7 @@ class SessionPlanner {
   const std::vector<Graph>& graphs_;
   Bytes source_bytes_;
   size_t fused_nodes_;
+  bool apart_;  // variables have a reservation of their own
   PlanMemory& memory_;
   bool by_page_;
   std::vector<Pool> pools_;
@@ -259,17 +262,10 @@ void mark_scopes(Graph& graph, const Network& network, const Compiled& compiled)
   mark_remat(graph, names);
 }
 
-// On a GPU cuDNN's convolutions gain more than fusing them with what follows does.
-std::set<std::string> passes_off(const Backend& backend) {
-  if (backend.device().kind == DeviceKind::cuda) return {"fuse-conv-pool"};
-  return {};
-}
-
 // Runs all passes; answers how many nodes became part of others.
 size_t run_counted_passes(Graph& graph, const Backend& backend) {
   size_t before = graph.nodes.size(), fused = 0;
-  PassOptions options{.off = passes_off(backend),
-                      .device = backend.device().kind == DeviceKind::cuda};
+  PassOptions options = passes_for(backend.device().kind);
   options.after = [&](const Pass& pass, const Graph& now, double) {
     if (std::string_view(pass.name) == "fuse-pointwise") fused = before - now.nodes.size();
     before = now.nodes.size();
@@ -363,7 +359,8 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
   SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes,
-                         layout || compiled.run_eagerly ? 0 : options.host, *result.memory);
+                         layout || compiled.run_eagerly ? 0 : options.host, layout != nullptr,
+                         *result.memory);
   planner.make_pools(only_unlimited(), std::nullopt);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;

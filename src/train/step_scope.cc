@@ -290,7 +290,7 @@ TracedStep::TracedStep(const StepSetup& setup, Recorder& recorder, Tensors weigh
                        StepLayout& layout)
     : StepScope(setup), recorder_(recorder), first_(std::move(weights)), layout_(layout) {
   recorder_.set_capture([this](const Tensor& value) {
-    value.data();
+    if (!value.buffer()) value.data();
     return host_input({value.buffer().get(), "constant", value.meta(), [value](void* to) {
                          std::memcpy(to, value.data(), static_cast<size_t>(value.meta().bytes()));
                        }});

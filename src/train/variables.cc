@@ -69,17 +69,24 @@ void Variables::stepped() {
   if (device_ && copy_.data()) copy_ = Reservation();
 }
 
+namespace {
+
+// Where the host finds the values that a weight has already; null: none.
+const void* existing_values(const Network& network, const VariableLayout::Entry& entry) {
+  for (const NetworkWeight& weight : network.weights())
+    if (weight.path == entry.path && weight.values)
+      return weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
+  return nullptr;
+}
+
+}  // namespace
+
 void Variables::initialize_one(const Network& network, uint64_t seed, size_t i,
-                               ElementRange range) {
+                               const void* existing, ElementRange range) {
   const auto& entry = layout_.entries[i];
   std::string initializer = "zeros";
-  const void* existing = nullptr;
-  for (const NetworkWeight& weight : network.weights()) {
-    if (weight.path != entry.path) continue;
-    initializer = weight.initializer;
-    if (weight.values)
-      existing = weight.values->find(*weight.layer, weight.index, entry.meta.dtype);
-  }
+  for (const NetworkWeight& weight : network.weights())
+    if (weight.path == entry.path) initializer = weight.initializer;
   if (!existing)
     initialize_part(initializer, entry.meta, seed, entry.path, at(i), range);
   else if (range.first == 0)
@@ -88,7 +95,8 @@ void Variables::initialize_one(const Network& network, uint64_t seed, size_t i,
 
 void Variables::initialize(const Network& network, uint64_t seed) {
   if (!device_) {
-    for (size_t i = 0; i < layout_.entries.size(); ++i) initialize_one(network, seed, i);
+    for (size_t i = 0; i < layout_.entries.size(); ++i)
+      initialize_one(network, seed, i, existing_values(network, layout_.entries[i]));
     return;
   }
   make_weights(network, seed);
@@ -107,6 +115,9 @@ void Variables::make_weights(const Network& network, uint64_t seed) {
   while (weights > 0 && !is_weight(layout_.entries[weights - 1].path)) --weights;
   constexpr int64_t kPart = 1 << 18;
   std::vector<std::pair<size_t, ElementRange>> parts;
+  std::vector<const void*> existing;
+  for (size_t i = 0; i < weights; ++i)
+    existing.push_back(existing_values(network, layout_.entries[i]));
   for (size_t i = 0; i < weights; ++i)
     for (int64_t first = 0; first < layout_.entries[i].meta.elements(); first += kPart)
       parts.push_back({i, {first, first + kPart}});
@@ -114,7 +125,8 @@ void Variables::make_weights(const Network& network, uint64_t seed) {
 #pragma omp parallel for schedule(dynamic)
   for (size_t p = 0; p < parts.size(); ++p) {
     try {
-      initialize_one(network, seed, parts[p].first, parts[p].second);
+      const auto& [i, range] = parts[p];
+      initialize_one(network, seed, i, existing[i], range);
     } catch (...) {
 #pragma omp critical
       failure = std::current_exception();
@@ -139,8 +151,28 @@ void Variables::set_slot(const std::string& path, double value) {
   if (found) written();
 }
 
+// Weights wait on the host for the new reservation. What does not fit leaves them as they were.
+void Variables::adopt_on_device(const VariableLayout& layout) {
+  check(!pinned_, "state that lies on the host stays there");
+  const Bytes weights = weight_bytes(layout_), before = device_memory_->bytes();
+  Reservation next(layout.bytes);
+  if (weights > 0) std::memcpy(next.data(), at(0), static_cast<size_t>(weights));
+  if (layout.bytes != before) {
+    device_memory_.reset();
+    try {
+      device_memory_ = device_->reserve(layout.bytes);
+    } catch (...) {
+      device_memory_ = device_->reserve(before);
+      written();
+      throw;
+    }
+  }
+  copy_ = std::move(next);
+  layout_ = layout;
+  written();
+}
+
 void Variables::adopt(const VariableLayout& layout) {
-  check(on_host(), "a layout that grows is the host's");
   const Bytes weights = weight_bytes(layout_);
   for (const auto& entry : layout_.entries) {
     if (entry.category != Category::parameters) break;
@@ -149,6 +181,7 @@ void Variables::adopt(const VariableLayout& layout) {
           "layouts of one network must agree on its weights");
   }
   check(weight_bytes(layout) == weights, "layouts of one network must agree on its weights");
+  if (device_) return adopt_on_device(layout);
   if (layout.bytes <= memory_.bytes()) {
     std::memset(data() + weights, 0, static_cast<size_t>(layout_.bytes - weights));
     memory_.discard(layout.bytes);
@@ -160,6 +193,21 @@ void Variables::adopt(const VariableLayout& layout) {
     memory_ = std::move(larger);
   }
   layout_ = layout;
+}
+
+double Variables::number(size_t i) const {
+  const Dtype dtype = layout_.entries[i].meta.dtype;
+  double wide = 0;
+  float narrow = 0;
+  void* to = dtype == Dtype::float64 ? static_cast<void*>(&wide) : &narrow;
+  const auto bytes = static_cast<size_t>(size_of(dtype));
+  if (!device_ || pinned_) {
+    std::memcpy(to, at(i), bytes);
+  } else {
+    device_->copy_out(to, place(i), static_cast<Bytes>(bytes));
+    device_->synchronize();
+  }
+  return dtype == Dtype::float64 ? wide : static_cast<double>(narrow);
 }
 
 uint64_t Variables::hash(bool weights_only) const {

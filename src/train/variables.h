@@ -44,7 +44,8 @@ class Variables {
   const VariableLayout& layout() const { return layout_; }
   char* data() const;           // where kernels find them, but for those in host memory
   char* place(size_t i) const;  // where kernels find one, in layout order
-  char* steps() const;          // on a device: what the arena has behind the variables
+  void* kernels_find(size_t i) const { return device_ ? place(i) : at(i); }
+  char* steps() const;  // on a device: what the arena has behind the variables
   char* pinned() const { return pinned_ ? pinned_->data() : nullptr; }
   Bytes pinned_bytes() const { return pinned_ ? pinned_->bytes() : 0; }
   void clear();  // on a device: zeros, in all of the arena
@@ -57,12 +58,15 @@ class Variables {
   void* at(size_t i) const;
   void written() { written(layout_.bytes); }
   void stepped();
+  double number(size_t i) const;  // the first of one: a float64 or float32
 
   uint64_t hash(bool weights_only) const;  // XXH3-64 in creation order
   std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
 
  private:
-  void initialize_one(const Network& network, uint64_t seed, size_t i, ElementRange range = {});
+  void initialize_one(const Network& network, uint64_t seed, size_t i, const void* existing,
+                      ElementRange range = {});
+  void adopt_on_device(const VariableLayout& layout);
   void written(Bytes first);  // the first bytes of the copy alone
   Bytes on_device() const { return layout_.bytes - pinned_bytes(); }
 

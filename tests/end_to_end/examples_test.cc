@@ -46,6 +46,12 @@ TEST(Examples, CustomTraining) {
   EXPECT_EQ(number_behind(text, "traced "), 1) << text;
 }
 
+TEST(Examples, DeviceCnn) {
+  const std::string text = output_of("device_cnn");
+  EXPECT_LT(number_behind(text, ", then "), number_behind(text, "cpu: loss ")) << text;
+  EXPECT_LT(number_behind(text, "by hand at loss "), number_behind(text, "cpu: loss ")) << text;
+}
+
 TEST(Examples, TapeRelease) {
   const std::string text = output_of("tape_release");
   const double before = number_behind(text, "before ");

@@ -72,7 +72,8 @@ struct CudaBackend::State {
   int index = 0;
   Bytes others = 0;  // when this backend began
   cudaDeviceProp properties{};
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr, copies = nullptr;
+  cudaEvent_t reached = nullptr;               // by one of the streams, for the other one
   cudaEvent_t begin = nullptr, end = nullptr;  // of time_ms
   cublasLtHandle_t blas = nullptr;
   DnnHandle dnn;
@@ -83,9 +84,10 @@ struct CudaBackend::State {
   ~State() {
     if (dnn.handle) dnn.destroy(static_cast<cudnnHandle_t>(dnn.handle));
     if (blas) libraries.blas_lt().destroy(blas);
-    for (cudaEvent_t event : {begin, end})
+    for (cudaEvent_t event : {begin, end, reached})
       if (event) cudaEventDestroy(event);
-    if (stream) cudaStreamDestroy(stream);
+    for (cudaStream_t each : {copies, stream})
+      if (each) cudaStreamDestroy(each);
   }
 };
 
@@ -111,7 +113,9 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
   s.others = others_hold(index);
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   cuda_check(cudaGetDeviceProperties(&s.properties, index), "cudaGetDeviceProperties");
-  cuda_check(cudaStreamCreateWithFlags(&s.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (cudaStream_t* each : {&s.stream, &s.copies})
+    cuda_check(cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "cudaStreamCreate");
+  cuda_check(cudaEventCreateWithFlags(&s.reached, cudaEventDisableTiming), "cudaEventCreate");
 }
 
 CudaBackend::~CudaBackend() = default;
@@ -198,6 +202,28 @@ double CudaBackend::time_ms(const std::function<void()>& work) {
   float ms = 0;
   cuda_check(cudaEventElapsedTime(&ms, s.begin, s.end), "cudaEventElapsedTime");
   return ms;
+}
+
+void CudaBackend::copy_beside(void* to, const void* from, Bytes bytes) {
+  if (bytes == 0) return;
+  cuda_check(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, state_->copies),
+      "copy beside kernels");
+}
+
+// A wait is for the event as it was recorded last: one event serves all.
+void CudaBackend::wait_for_copies() {
+  cuda_check(cudaEventRecord(state_->reached, state_->copies), "cudaEventRecord");
+  cuda_check(cudaStreamWaitEvent(state_->stream, state_->reached, 0), "cudaStreamWaitEvent");
+}
+
+void CudaBackend::copies_wait() {
+  cuda_check(cudaEventRecord(state_->reached, state_->stream), "cudaEventRecord");
+  cuda_check(cudaStreamWaitEvent(state_->copies, state_->reached, 0), "cudaStreamWaitEvent");
+}
+
+void CudaBackend::synchronize_copies() {
+  cuda_check(cudaStreamSynchronize(state_->copies), "synchronize copies");
 }
 
 CUstream_st* CudaBackend::stream() const { return state_->stream; }

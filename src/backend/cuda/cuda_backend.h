@@ -39,6 +39,10 @@ class CudaBackend final : public Backend, public DeviceWork {
   std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
   double time_ms(const std::function<void()>& work) override;
+  void copy_beside(void* to, const void* from, Bytes bytes) override;
+  void wait_for_copies() override;
+  void copies_wait() override;
+  void synchronize_copies() override;
 
   CUstream_st* stream() const;  // where all kernels run; also while it is recorded
   int multiprocessors() const;

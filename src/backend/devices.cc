@@ -1,0 +1,122 @@
+#include "backend/devices.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <mutex>
+
+#include "backend/cuda/cuda_library.h"
+#include "base/error.h"
+
+namespace pl {
+namespace {
+
+constexpr Bytes kPage = 2 * kMiB;  // what a GPU's memory is mapped in
+
+class BackendSpace final : public DeviceSpace {
+ public:
+  BackendSpace(std::shared_ptr<Backend> backend, std::string name)
+      : DeviceSpace(*backend, std::move(name)), own_(std::move(backend)) {}
+
+  Bytes page() const override { return std::max(kPage, own_->granule()); }
+  Bytes alignment() const override { return own_->alignment(); }
+  void* map(Bytes bytes) noexcept override try {
+    auto memory = own_->reserve(bytes);
+    void* data = memory->data();
+    const std::lock_guard lock(mutex_);
+    pages_.emplace(data, std::move(memory));
+    return data;
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+  void unmap(void* data, Bytes) noexcept override {
+    std::unique_ptr<DeviceMemory> gone;
+    const std::lock_guard lock(mutex_);
+    const auto at = pages_.find(data);
+    if (at == pages_.end()) return;
+    gone = std::move(at->second);
+    pages_.erase(at);
+  }
+  void read(void* to, const void* from, Bytes bytes) override {
+    own_->copy_out(to, from, bytes);
+    own_->synchronize();
+  }
+  // Memory of values is not pinned: a GPU's driver has read it when the call returns.
+  void write(void* to, const void* from, Bytes bytes) override { own_->copy_in(to, from, bytes); }
+  void copy(void* to, const void* from, Bytes bytes) override { own_->copy(to, from, bytes); }
+
+ private:
+  std::shared_ptr<Backend> own_;
+  std::mutex mutex_;  // values die on any thread
+  std::map<void*, std::unique_ptr<DeviceMemory>> pages_;
+};
+
+// Those that are open, while somebody uses them.
+struct Open {
+  std::mutex mutex;
+  std::map<std::pair<std::string, bool>, std::weak_ptr<DeviceSpace>> spaces;
+};
+Open& open() {
+  static Open all;
+  return all;
+}
+
+std::string lower(const std::string& text) {
+  std::string result;
+  for (char c : text) result += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
+}
+
+}  // namespace
+
+Device device_from_name(const std::string& name, const char* option) {
+  std::string text = lower(name);
+  for (const char* prefix : {"/device:", "/"})
+    if (text.starts_with(prefix)) text.erase(0, std::string(prefix).size());
+  Device device;
+  const size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon),
+                    digits = colon == std::string::npos ? "0" : text.substr(colon + 1);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
+  const bool number = error == std::errc() && end == digits.data() + digits.size();
+  if (kind == "cuda" || kind == "gpu") device.kind = DeviceKind::cuda;
+  const bool known = kind == "cpu" ? device.index == 0 : device.kind == DeviceKind::cuda;
+  if (!number || !known || device.index < 0)
+    throw UserError("[device] " + std::string(option) +
+                    ": expected \"cpu\", \"cuda\" or \"cuda:1\", received '" + name + "'");
+  return device;
+}
+
+std::string name_of(const Device& device) {
+  return device.kind == DeviceKind::cuda ? "cuda:" + std::to_string(device.index) : "cpu";
+}
+
+std::shared_ptr<DeviceSpace> open_device(const Device& device, bool deterministic) {
+  if (device.kind == DeviceKind::cpu) return nullptr;
+  Open& all = open();
+  const std::lock_guard lock(all.mutex);
+  std::weak_ptr<DeviceSpace>& place = all.spaces[{name_of(device), deterministic}];
+  if (auto living = place.lock()) return living;
+  std::shared_ptr<Backend> backend;
+  try {
+    backend = open_cuda(device.index, {.deterministic = deterministic});
+  } catch (const UserError& error) {
+    throw UserError("[device] " + name_of(device) + ": " + error.what() +
+                    " (in C++: pl::device(\"cpu\"), compile({.device = \"cpu\"}))");
+  }
+  auto made = std::make_shared<BackendSpace>(std::move(backend), name_of(device));
+  place = made;
+  return made;
+}
+
+std::shared_ptr<DeviceSpace> share_device(const Device& device, std::shared_ptr<Backend> backend,
+                                          bool deterministic) {
+  Open& all = open();
+  const std::lock_guard lock(all.mutex);
+  auto made = std::make_shared<BackendSpace>(std::move(backend), name_of(device));
+  all.spaces[{name_of(device), deterministic}] = made;
+  return made;
+}
+
+}  // namespace pl

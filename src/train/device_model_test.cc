@@ -1,0 +1,351 @@
+// Eager values, tapes, functions and models on a device that is not the host: the bits are the
+// processor's, since the device of these tests runs its kernels.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "backend/devices.h"
+#include "plimsoll.h"
+#include "tests/fake_device.h"
+#include "tests/patterns.h"
+
+namespace pl {
+namespace {
+
+using test::pattern;
+using test::same_bits;
+
+constexpr const char* kName = "cuda:40";
+
+class OnDevice : public ::testing::Test {
+ protected:
+  OnDevice() : space_(share_device(device_from_name(kName), std::make_shared<test::FakeDevice>())) {
+    ::setenv("PLIMSOLL_COSTS", "nominal", 1);
+  }
+  Bytes held() const { return space_->backend().held(); }
+  std::shared_ptr<DeviceSpace> space_;
+};
+
+Tensor labels(Dim count, int64_t below) {
+  Tensor y({Dtype::int32, {count}});
+  for (int64_t i = 0; i < count; ++i)
+    y.data_as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % below);
+  return y;
+}
+
+TEST_F(OnDevice, ValuesStayThereUntilTheyAreRead) {
+  Runtime runtime({.threads = 1});
+  const Tensor x = pattern({64, 32}, 1), w = pattern({32, 16}, 2);
+  const Tensor here = tanh(matmul(x, w));
+  Tensor there;
+  {
+    const auto scope = device(kName);
+    there = tanh(matmul(x, w));
+  }
+  EXPECT_EQ(there.buffer()->space(), space_);
+  EXPECT_TRUE(same_bits(here, there));
+  EXPECT_EQ(there.data(), there.data()) << "one copy";
+  // Without a scope an op runs where its operands are, in one for the processor there.
+  EXPECT_EQ(square(there).buffer()->space(), space_);
+  const auto scope = device("cpu");
+  EXPECT_EQ(square(there).buffer()->space(), nullptr);
+  EXPECT_TRUE(same_bits(square(there), square(here)));
+}
+
+TEST_F(OnDevice, MemoryIsHardAndGoesBack) {
+  const Bytes before = held();
+  {
+    Runtime runtime({.threads = 1, .device_memory = "16MiB"});
+    const auto scope = device(kName);
+    Tensors values;
+    for (int i = 0; i < 3; ++i) values.push_back(fill({1024, 1024}, i));  // 4 MiB each
+    std::vector<Tensor> small;
+    for (int i = 0; i < 100; ++i) small.push_back(fill({7}, i));
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(small[static_cast<size_t>(i)].data_as<float>()[6], i);
+    EXPECT_LE(held() - before, 16 * kMiB + 32 * kKiB);
+    EXPECT_EQ(runtime.device_memory().used, 14 * kMiB);
+    try {
+      fill({1024, 1024}, 9);
+      ADD_FAILURE() << "nothing thrown";
+    } catch (const DoesNotFit& error) {
+      EXPECT_NE(std::string(error.what()).find("device_memory = 16.0 MiB"), std::string::npos)
+          << error.what();
+    }
+    values.pop_back();
+    EXPECT_EQ(fill({1024, 1024}, 9).data_as<float>()[5], 9);
+  }
+  EXPECT_EQ(held(), before);
+}
+
+TEST_F(OnDevice, TapesAndOptimisersHaveTheBitsOfTheProcessor) {
+  auto train = [&](const char* where) {
+    Runtime runtime({.threads = 1});
+    const auto scope = device(where);
+    const Variable w(pattern({8, 4}, 1), {.name = "w"}), b(fill({4}, 0.1), {.name = "b"});
+    const auto adam = Adam({.learning_rate = 0.01});
+    const Tensor x = pattern({16, 8}, 2), kept = w.value();
+    for (int step = 0; step < 5; ++step) {
+      GradientTape tape;
+      const Tensor loss = reduce_mean(square(tanh(matmul(x, w, {}, b))));
+      const Tensors g = tape.gradient(loss, {w, b});
+      adam->apply_gradients({{g[0], w}, {g[1], b}});
+      w.assign_add(scale(g[0], 0.5));
+    }
+    EXPECT_TRUE(same_bits(kept, pattern({8, 4}, 1))) << "what was read stays as it was";
+    EXPECT_EQ(w.value().buffer()->space() != nullptr, std::string(where) != "cpu");
+    Tensor copy(w.meta());
+    std::memcpy(copy.data(), w.value().data(), static_cast<size_t>(w.meta().bytes()));
+    EXPECT_EQ(adam->iterations(), 5);
+    return copy;
+  };
+  EXPECT_TRUE(same_bits(train("cpu"), train(kName)));
+}
+
+TEST_F(OnDevice, FunctionsRunThere) {
+  auto train = [&](const char* where) {
+    Runtime runtime({.threads = 1});
+    const auto scope = device(where);
+    const Variable w(pattern({8, 4}, 1), {.name = "w"});
+    const Tensor constant = pattern({16, 4}, 3);
+    const auto adam = Adam({.learning_rate = 0.01});
+    auto step = pl::function([&](const Tensor& x) {
+      GradientTape tape;
+      const Tensor loss = reduce_mean(square(subtract(tanh(matmul(x, w)), constant)));
+      adam->apply_gradients({{tape.gradient(loss, {w})[0], w}});
+      return Tensors{loss, w.value()};
+    });
+    Tensors last;
+    for (int i = 0; i < 4; ++i) last = step(pattern({16, 8}, i));
+    EXPECT_EQ(last[0].buffer()->space() != nullptr, std::string(where) != "cpu");
+    Tensors copies;
+    for (const Tensor& value : last)
+      std::memcpy(copies.emplace_back(value.meta()).data(), value.data(),
+                  static_cast<size_t>(value.meta().bytes()));
+    EXPECT_EQ(step.traces(), 1);
+    return copies;
+  };
+  const Tensors cpu = train("cpu"), there = train(kName);
+  for (size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(same_bits(cpu[i], there[i]));
+
+  Runtime runtime({.threads = 1});
+  const Variable host(pattern({8, 4}, 1), {.name = "host"});
+  auto wrong = pl::function([&](const Tensor& x) { return matmul(x, host); });
+  const auto scope = device(kName);
+  EXPECT_THROW(wrong(pattern({16, 8}, 1)), UserError);
+}
+
+Sequential small_net() {
+  return Sequential(Shape{6, 6, 1}, {Conv2D(4, 3, {.activation = "relu"}), BatchNormalization(),
+                                     Flatten(), Dropout(0.2), Dense(5, {.activation = "softmax"})});
+}
+
+struct Trained {
+  History history;
+  Results results;
+  Tensor outputs;
+  Tensors weights;
+  int64_t iterations = 0;
+};
+
+Trained train(Model model, const std::string& where, Budget memory = {}) {
+  model.compile({.optimizer = Adam({.learning_rate = 0.01}),
+                 .loss = "sparse_categorical_crossentropy",
+                 .metrics = {"accuracy"},
+                 .device = where});
+  const Tensor x = pattern({40, 6, 6, 1}, 1), y = labels(40, 5);
+  FitOptions options{.batch_size = 8, .epochs = 2, .memory = memory, .verbose = 0, .threads = 1};
+  options.validation_split = 0.2;
+  model.fit(x, y, options);
+  options.epochs = 1;
+  Trained result;
+  result.history = model.fit(x, y, options);
+  result.results = model.evaluate(x, y, {.batch_size = 16, .threads = 1});
+  result.outputs = model.predict(x, {.batch_size = 16, .threads = 1});
+  result.weights = model.get_weights();
+  result.iterations = model.iterations();
+  return result;
+}
+
+void expect_equal(const Trained& a, const Trained& b) {
+  EXPECT_EQ(a.history.history, b.history.history);
+  EXPECT_EQ(a.results, b.results);
+  EXPECT_TRUE(same_bits(a.outputs, b.outputs));
+  for (size_t i = 0; i < a.weights.size(); ++i) EXPECT_TRUE(same_bits(a.weights[i], b.weights[i]));
+  EXPECT_EQ(a.iterations, b.iterations);
+}
+
+TEST_F(OnDevice, ModelsTrainThere) {
+  const Bytes before = held();
+  const Trained there = train(small_net(), kName);
+  EXPECT_EQ(held(), before) << "the memory of a model that is gone";
+  expect_equal(train(small_net(), ""), there);
+  EXPECT_EQ(there.history.planned_arena, there.history.used_arena);
+  EXPECT_LE(there.history.measured_process, there.history.planned_process);
+}
+
+TEST_F(OnDevice, CompileTakesTheDeviceInScope) {
+  Sequential model = small_net();
+  {
+    const auto scope = device(kName);
+    model.compile({.loss = "sparse_categorical_crossentropy"});
+  }
+  const PlanReport plan = model.plan({.batch_size = 8});
+  EXPECT_EQ(plan.device, kName);
+  EXPECT_GE(plan.process, test::FakeDevice::kContext);
+  model.compile({.loss = "sparse_categorical_crossentropy"});
+  EXPECT_EQ(model.plan({.batch_size = 8}).device, "cpu");
+}
+
+TEST_F(OnDevice, TheBudgetIsOfTheDevice) {
+  Sequential model(Shape{64}, {Dense(512, {.activation = "relu"}), Dense(512), Dense(4)});
+  model.compile({.loss = "mse", .device = kName});
+  const Tensor x = pattern({1024, 64}, 1), y = pattern({1024, 4}, 2);
+  const FitOptions free{.batch_size = 1024, .shuffle = false, .verbose = 0};
+  const PlanReport plan = model.plan(x, y, free);
+  const Tensors start = model.get_weights();
+  const History wide = model.fit(x, y, free);
+  model.set_weights(start);
+  model.compile({.loss = "mse", .device = kName});
+  FitOptions tight = free;
+  tight.memory = plan.process - kMiB;
+  const History narrow = model.fit(x, y, tight);
+  EXPECT_LE(narrow.planned_process, plan.process - kMiB);
+  EXPECT_LE(narrow.measured_process, narrow.planned_process);
+  EXPECT_NEAR(narrow.history.at("loss")[0], wide.history.at("loss")[0], 1e-4);
+  tight.memory = test::FakeDevice::kContext;
+  EXPECT_THROW(model.fit(x, y, tight), DoesNotFit);
+}
+
+TEST_F(OnDevice, WeightsMoveWithCompileAndSurviveFiles) {
+  char folder[] = "/tmp/plimsoll-device-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::string file = std::string(folder) + "/w.safetensors";
+  const Tensor x = pattern({16, 6, 6, 1}, 1), y = labels(16, 5);
+  auto compile = [](Model& model, const char* where) {
+    model.compile(
+        {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .device = where});
+  };
+  Sequential model = small_net();
+  compile(model, "");
+  model.fit(x, y, {.batch_size = 8, .verbose = 0, .threads = 1});
+  const Tensor host = model.predict(x, {.threads = 1});
+  compile(model, kName);
+  EXPECT_TRUE(same_bits(host, model.predict(x, {.threads = 1})));
+  model.fit(x, y, {.batch_size = 8, .verbose = 0});
+  const Tensor after = model.predict(x);
+  model.save_weights(file);
+  model.save_checkpoint(std::string(folder) + "/all");
+  model.fit(x, y, {.batch_size = 8, .verbose = 0});
+  const Tensor later = model.predict(x);
+  EXPECT_FALSE(same_bits(after, later));
+  model.load_checkpoint(std::string(folder) + "/all");
+  EXPECT_TRUE(same_bits(after, model.predict(x)));
+  model.fit(x, y, {.batch_size = 8, .verbose = 0});
+  EXPECT_TRUE(same_bits(later, model.predict(x))) << "slots came back too";
+  Sequential other = small_net();
+  other.load_weights(file);
+  EXPECT_TRUE(same_bits(after, other.predict(x, {.threads = 1})));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(OnDevice, CallbacksReadAndWriteWeights) {
+  struct Watch : Callback {
+    void on_train_batch_end(int64_t, const Logs&) override {
+      const auto& entries = model->variables().layout().entries;
+      const float now = *static_cast<const float*>(model->variables().at(0));
+      EXPECT_EQ(entries[0].path, "dense/kernel");
+      moved = moved || (seen && now != last);
+      seen = true;
+      last = now;
+    }
+    bool seen = false, moved = false;
+    float last = 0;
+  };
+  auto run = [&](const char* where) {
+    Sequential model(Shape{4}, {Dense(3)});
+    model.compile({.optimizer = SGD({.learning_rate = 2.0}), .loss = "mse", .device = where});
+    const auto watch = std::make_shared<Watch>();
+    const Tensor x = pattern({16, 4}, 1), y = pattern({16, 3}, 2);
+    model.fit(x, y,
+              {.batch_size = 4,
+               .epochs = 6,
+               .validation_split = 0.25,
+               .verbose = 0,
+               .threads = 1,
+               .callbacks = {watch, EarlyStopping({.patience = 1, .restore_best_weights = true})}});
+    EXPECT_TRUE(watch->moved);
+    return model.get_weights();
+  };
+  const Tensors cpu = run(""), there = run(kName);
+  for (size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(same_bits(cpu[i], there[i]));
+}
+
+TEST_F(OnDevice, ModelsRunOnValuesThere) {
+  auto run = [&](const char* where) {
+    Runtime runtime({.threads = 1});
+    Sequential model = small_net();
+    model.compile({.optimizer = Adam({.learning_rate = 0.01}),
+                   .loss = "sparse_categorical_crossentropy",
+                   .device = where});
+    const Tensor x = pattern({8, 6, 6, 1}, 1), y = labels(8, 5);
+    for (int step = 0; step < 3; ++step) {
+      GradientTape tape;
+      const Tensor p = model(x, true);
+      const Tensor loss = reduce_mean(sparse_softmax_cross_entropy(p, y).loss);
+      const std::vector<Variable> weights = model.trainable_variables();
+      const Tensors g = tape.gradient(loss, weights);
+      GradientsAndVariables list;
+      for (size_t i = 0; i < g.size(); ++i) list.emplace_back(g[i], weights[i]);
+      model.optimizer().apply_gradients(list);
+      EXPECT_EQ(loss.buffer()->space() != nullptr, std::string(where) != "");
+    }
+    model.fit(x, y, {.batch_size = 4, .verbose = 0, .threads = 1});
+    return model.get_weights();
+  };
+  const Tensors cpu = run(""), there = run(kName);
+  for (size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(same_bits(cpu[i], there[i])) << i;
+}
+
+class Penalised : public Sequential {
+ public:
+  Penalised() : Sequential(Shape{4}, {Dense(8, {.activation = "tanh"}), Dense(1)}) {}
+  TensorLogs train_step(const StepData& data) override {
+    const std::vector<Variable> weights = trainable_variables();
+    GradientTape tape;
+    const Tensor loss = pl::add(compute_loss(data, (*this)(data.x(), true)),
+                                scale(reduce_sum(square(weights[0])), 0.01));
+    const Tensors g = tape.gradient(loss, weights);
+    GradientsAndVariables list;
+    for (size_t i = 0; i < g.size(); ++i) list.emplace_back(g[i], weights[i]);
+    optimizer().apply_gradients(list);
+    return {{"loss", loss}};
+  }
+};
+
+TEST_F(OnDevice, StepsOfOnesOwn) {
+  auto run = [&](const char* where) {
+    Penalised model;
+    model.compile({.optimizer = Adam(), .loss = "mse", .device = where});
+    model.fit(pattern({16, 4}, 1), pattern({16, 1}, 2),
+              {.batch_size = 8, .epochs = 2, .verbose = 0, .threads = 1});
+    return model.get_weights();
+  };
+  const Tensors cpu = run(""), there = run(kName);
+  for (size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(same_bits(cpu[i], there[i]));
+}
+
+TEST(NoDevice, IsSaidWithARemedy) {
+  Sequential model(Shape{4}, {Dense(3)});
+  try {
+    model.compile({.loss = "mse", .device = "cuda:63"});
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("compile({.device = \"cpu\"})"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace pl

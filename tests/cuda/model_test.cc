@@ -1,0 +1,186 @@
+// The C++ face on a GPU: values, tapes, functions and models give the processor's numbers to
+// tolerance and the same bits again, within the bytes that were promised.
+// src/train/device_model_test.cc has what does not depend on the kernels.
+#include <cmath>
+#include <cstdlib>
+
+#include "plimsoll.h"
+#include "tests/cuda/device_test.h"
+#include "tests/patterns.h"
+
+namespace pl {
+namespace {
+
+using test::pattern;
+using test::same_bits;
+
+class CudaModelTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    ::setenv("PLIMSOLL_COSTS", "nominal", 1);
+    CudaTest::SetUp();
+  }
+};
+
+void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
+  ASSERT_EQ(a.meta(), b.meta());
+  double largest = 0, apart = 0;
+  for (int64_t i = 0; i < a.meta().elements(); ++i) {
+    const double x = a.data_as<float>()[i], y = b.data_as<float>()[i];
+    largest = std::max(largest, std::fabs(y));
+    apart = std::max(apart, std::fabs(x - y));
+  }
+  EXPECT_LE(apart, tolerance * largest);
+}
+
+Tensor labels(Dim count, int64_t below) {
+  Tensor y({Dtype::int32, {count}});
+  for (int64_t i = 0; i < count; ++i)
+    y.data_as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % below);
+  return y;
+}
+
+Tensor eager_steps(const char* where, bool traced) {
+  Runtime runtime({.threads = 2, .device_memory = "64MiB"});
+  const auto scope = device(where);
+  const Variable w(pattern({64, 32}, 1), {.name = "w"}), b(fill({32}, 0.1), {.name = "b"});
+  const auto adam = Adam({.learning_rate = 0.01});
+  auto step = [&](const Tensor& x) {
+    GradientTape tape;
+    const Tensor loss = reduce_mean(square(tanh(matmul(x, w, {}, b))));
+    const Tensors g = tape.gradient(loss, {w, b});
+    adam->apply_gradients({{g[0], w}, {g[1], b}});
+    return loss;
+  };
+  auto function = pl::function(step);
+  for (int i = 0; i < 6; ++i) {
+    const Tensor x = pattern({256, 64}, i);
+    const Tensor loss = traced ? function(x) : step(x);
+    EXPECT_TRUE(std::isfinite(loss.data_as<float>()[0]));
+  }
+  const Tensor there = w.value();
+  Tensor copy(there.meta());
+  std::memcpy(copy.data(), there.data(), static_cast<size_t>(there.meta().bytes()));
+  return copy;
+}
+
+TEST_F(CudaModelTest, ValuesTapesAndFunctions) {
+  const Tensor cpu = eager_steps("cpu", false);
+  expect_near(eager_steps("cuda", false), cpu, 1e-3);
+  expect_near(eager_steps("cuda", true), cpu, 1e-3);
+  EXPECT_TRUE(same_bits(eager_steps("cuda", false), eager_steps("cuda:0", false)));
+}
+
+TEST_F(CudaModelTest, ValuesHaveAHardLimit) {
+  const Bytes free = backend->free();
+  {
+    Runtime runtime({.device_memory = "64MiB"});
+    const auto scope = device("cuda");
+    Tensors values;
+    EXPECT_THROW(for (int i = 0; i < 20; ++i) values.push_back(fill({1024, 1024}, i)), DoesNotFit);
+    EXPECT_EQ(values.size(), 16u);
+    EXPECT_EQ(values[3].data_as<float>()[1024 * 1024 - 1], 3);
+    values.clear();
+    EXPECT_EQ(fill({16, 1024, 1024}, 5).data_as<float>()[7], 5) << "free memory is in one piece";
+  }
+  EXPECT_GE(backend->free(), free - 64 * kMiB);
+}
+
+struct Trained {
+  History history;
+  Results results;
+  Tensor outputs;
+  Tensors weights;
+};
+
+Trained train(const char* where, Budget memory = {}, Policy dtype = Dtype::float32) {
+  Sequential model(Shape{16, 16, 3},
+                   {Conv2D(16, 3, {.activation = "relu"}), MaxPooling2D(), BatchNormalization(),
+                    Flatten(), Dense(64, {.activation = "relu"}), Dense(10)});
+  model.compile({.optimizer = Adam({.learning_rate = 0.002}),
+                 .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"},
+                 .dtype = dtype,
+                 .device = where});
+  const Tensor x = pattern({320, 16, 16, 3}, 1), y = labels(320, 10);
+  FitOptions options{.batch_size = 64, .epochs = 2, .memory = memory, .verbose = 0, .threads = 2};
+  options.validation_split = 0.2;
+  options.callbacks = {EarlyStopping({.patience = 5, .restore_best_weights = true})};
+  model.fit(x, y, options);
+  options.callbacks = {};
+  Trained result;
+  result.history = model.fit(x, y, options);
+  result.results = model.evaluate(x, y, {.batch_size = 100, .threads = 2});
+  result.outputs = model.predict(x, {.batch_size = 100, .threads = 2});
+  result.weights = model.get_weights();
+  return result;
+}
+
+TEST_F(CudaModelTest, FitEvaluatePredict) {
+  const Trained gpu = train("cuda"), again = train("cuda"), cpu = train("cpu");
+  for (const auto& [name, values] : cpu.history.history) {
+    SCOPED_TRACE(name);
+    const double tolerance = name.find("accuracy") == std::string::npos ? 0.02 : 0.05;
+    for (size_t e = 0; e < values.size(); ++e)
+      EXPECT_NEAR(gpu.history.history.at(name)[e], values[e], tolerance * std::fabs(values[e]));
+  }
+  EXPECT_NEAR(gpu.results.at("loss"), cpu.results.at("loss"), 0.02 * cpu.results.at("loss"));
+  expect_near(gpu.outputs, cpu.outputs, 0.05);
+  EXPECT_TRUE(same_bits(gpu.outputs, again.outputs));
+  for (size_t i = 0; i < gpu.weights.size(); ++i)
+    EXPECT_TRUE(same_bits(gpu.weights[i], again.weights[i]));
+  EXPECT_EQ(gpu.history.planned_arena, gpu.history.used_arena);
+  EXPECT_LE(gpu.history.measured_process, gpu.history.planned_process);
+  EXPECT_GE(static_cast<double>(gpu.history.measured_process),
+            0.97 * static_cast<double>(gpu.history.planned_process));
+}
+
+TEST_F(CudaModelTest, MixedPrecisionWithLossScaling) {
+  const Trained gpu = train("cuda", {}, kMixedFloat16);
+  EXPECT_LT(gpu.history.history.at("loss").back(), gpu.history.history.at("loss").front());
+  EXPECT_TRUE(std::isfinite(gpu.results.at("loss")));
+}
+
+TEST_F(CudaModelTest, BudgetsAndMemoryThatGoesBack) {
+  const Bytes free = backend->free();
+  {
+    Sequential model(Shape{256}, {Dense(2048, {.activation = "relu"}),
+                                  Dense(2048, {.activation = "relu"}), Dense(8)});
+    model.compile({.loss = "mse", .device = "cuda"});
+    const Tensor x = pattern({8192, 256}, 1), y = pattern({8192, 8}, 2);
+    FitOptions options{.batch_size = 8192, .shuffle = false, .verbose = 0};
+    const PlanReport plan = model.plan(x, y, options);
+    options.memory = plan.process - 64 * kMiB;
+    const History history = model.fit(x, y, options);
+    EXPECT_LE(history.measured_process, plan.process - 64 * kMiB);
+    EXPECT_EQ(history.planned_arena, history.used_arena);
+    options.memory = 64 * kMiB;
+    EXPECT_THROW(model.fit(x, y, options), DoesNotFit);
+    EXPECT_EQ(model.predict(x, {.batch_size = 1024}).shape(), (Shape{8192, 8}));
+  }
+  EXPECT_GE(backend->free(), free - 96 * kMiB);  // code and libraries that were loaded stay
+}
+
+TEST_F(CudaModelTest, ModelsOnValues) {
+  auto run = [](const char* where) {
+    Runtime runtime({.threads = 2});
+    Sequential model(Shape{16}, {Dense(32, {.activation = "relu"}), Dense(4)});
+    model.compile({.optimizer = Adam(), .loss = "mse", .device = where});
+    const Tensor x = pattern({64, 16}, 1), y = pattern({64, 4}, 2);
+    for (int i = 0; i < 4; ++i) {
+      GradientTape tape;
+      const Tensor loss = reduce_mean(square(subtract(model(x, true), y)));
+      const std::vector<Variable> weights = model.trainable_variables();
+      const Tensors g = tape.gradient(loss, weights);
+      GradientsAndVariables list;
+      for (size_t w = 0; w < g.size(); ++w) list.emplace_back(g[w], weights[w]);
+      model.optimizer().apply_gradients(list);
+    }
+    model.fit(x, y, {.batch_size = 16, .verbose = 0});
+    return model.predict(x);
+  };
+  expect_near(run("cuda"), run("cpu"), 1e-2);
+}
+
+}  // namespace
+}  // namespace pl

@@ -1,0 +1,150 @@
+// A device for tests: the host's kernels on memory that nobody but its kernels and copies may
+// touch. Whoever mistakes an address of it for the host's gets a fault.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/device_work.h"
+#include "base/error.h"
+#include "op/device_kernels.h"
+
+namespace pl::test {
+
+// The memory of all fake devices, which is open while one of these lives.
+class FakeMemoryOpen {
+ public:
+  FakeMemoryOpen() {
+    if (depth()++ == 0) protect(PROT_READ | PROT_WRITE);
+  }
+  ~FakeMemoryOpen() {
+    if (--depth() == 0) protect(PROT_NONE);
+  }
+  FakeMemoryOpen(const FakeMemoryOpen&) = delete;
+  FakeMemoryOpen& operator=(const FakeMemoryOpen&) = delete;
+  static std::map<void*, size_t>& pieces() {
+    static std::map<void*, size_t> all;
+    return all;
+  }
+  static int& depth() {
+    static int count = 0;
+    return count;
+  }
+
+ private:
+  static void protect(int how) {
+    for (const auto& [data, bytes] : pieces()) ::mprotect(data, bytes, how);
+  }
+};
+
+class FakeMemory final : public DeviceMemory {
+ public:
+  explicit FakeMemory(Bytes bytes) : size_(static_cast<size_t>(align_up(bytes + 1, 4096))) {
+    bytes_ = bytes;
+    data_ = static_cast<char*>(
+        ::mmap(nullptr, size_, FakeMemoryOpen::depth() > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    FakeMemoryOpen::pieces()[data_] = size_;
+  }
+  ~FakeMemory() override {
+    FakeMemoryOpen::pieces().erase(data_);
+    ::munmap(data_, size_);
+  }
+
+ private:
+  size_t size_;
+};
+
+class FakeKernel final : public Kernel {
+ public:
+  explicit FakeKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {
+    static_cast<Kernel&>(*this) = *kernel_;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    const FakeMemoryOpen open;
+    kernel_->run(in, out, workspace);
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+};
+
+class FakeDevice final : public Backend, public DeviceWork {
+ public:
+  static constexpr Bytes kTotal = 4 * kGiB, kContext = 100 * kMiB;
+
+  // `kind`: whose passes steps go through.
+  explicit FakeDevice(DeviceKind kind = DeviceKind::cpu) : Backend({kind, 0}, 1, 256) {
+    add(std::make_index_sequence<kMostOps>());
+    check(catalogue().size() <= kMostOps, "room for every op");
+    kernels_.list = list_;
+  }
+  bool on_host() const override { return false; }
+  const DeviceKernels* kernels() const override { return &kernels_; }
+  Bytes granule() const override { return 4 * kKiB; }
+  Bytes held() const override {
+    Bytes sum = kContext;
+    for (const auto& [data, bytes] : FakeMemoryOpen::pieces()) sum += static_cast<Bytes>(bytes);
+    return sum;
+  }
+  Bytes free() const override { return kTotal - held(); }
+  void copy(void* to, const void* from, Bytes bytes) override {
+    const FakeMemoryOpen open;
+    Backend::copy(to, from, bytes);
+  }
+  void zero(void* at, Bytes bytes) override {
+    const FakeMemoryOpen open;
+    Backend::zero(at, bytes);
+  }
+  void add_words(int64_t* to, const int64_t* from, std::span<const int64_t> add) override {
+    const FakeMemoryOpen open;
+    Backend::add_words(to, from, add);
+  }
+  std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override {
+    if (bytes > free())
+      throw DoesNotFit("[memory] expected " + format_bytes(bytes) + ", received none");
+    return std::make_unique<FakeMemory>(bytes);
+  }
+  double time_ms(const std::function<void()>& work) override {
+    work();
+    return ++runs;
+  }
+  void copy_beside(void* to, const void* from, Bytes bytes) override {
+    copy(to, from, bytes);
+    ++ahead;
+  }
+  void wait_for_copies() override {}
+  void copies_wait() override {}
+  void synchronize_copies() override {}
+  int runs = 0, ahead = 0;
+
+ private:
+  static constexpr size_t kMostOps = 256;
+
+  static CpuBackend& host() {
+    static CpuBackend backend(1);
+    return backend;
+  }
+  template <size_t Op>
+  static std::unique_ptr<Kernel> prepare_op(const PrepareCall& call) {
+    return std::make_unique<FakeKernel>(
+        prepare(*catalogue()[Op], {host(), call.in, call.out, call.attrs}));
+  }
+  template <size_t... Ops>
+  void add(std::index_sequence<Ops...>) {
+    constexpr std::array<std::unique_ptr<Kernel> (*)(const PrepareCall&), kMostOps> functions{
+        &FakeDevice::prepare_op<Ops>...};
+    for (size_t i = 0; i < catalogue().size(); ++i)
+      list_.push_back({catalogue()[i], {"host", DeviceKind::cpu, functions[i]}});
+  }
+
+  std::vector<DeviceKernel> list_;
+  DeviceKernels kernels_;
+};
+
+}  // namespace pl::test
