@@ -49,7 +49,7 @@ void ModelState::build(const std::vector<Shape>& inputs, const std::vector<Dtype
     if (inputs.size() != 1)
       throw UserError("[build] " + name + ": expected one input, received " +
                       std::to_string(inputs.size()));
-    network = chain(inputs[0], layers, name);
+    network = chain(inputs[0], layers, name, &this->inputs, &outputs);
   } else {
     const LayerRef own = subclass(dtypes);
     own->name = name;
@@ -73,6 +73,14 @@ void ModelState::build_for(const Source& data) {
   build(shapes, dtypes);
 }
 
+void ModelState::require_idle(const char* call) const {
+  if (running)
+    throw UserError("[" + std::string(call) + "] expected to be called between two calls of " +
+                    running +
+                    "(), received a call from a callback of one that runs; stop it with "
+                    "model->stop_training = true, and call " +
+                    call + "() behind it");
+}
 void ModelState::require_built(const char* call) const {
   if (network.built()) return;
   if (custom())
@@ -276,20 +284,28 @@ void ModelState::add_member(const std::shared_ptr<Layer>& layer, const std::vect
   build(inputs, input_dtypes);
 }
 
+namespace {
+
+const char* call_of(StepKind kind) { return kind == StepKind::train ? "fit" : name_of(kind); }
+
+}  // namespace
+
 ModelCall::ModelCall(ModelState& state, const Needs& needs)
     : state_(state), needs_(needs), compiled_(state.settings()) {
   if (needs.batch < 1)
-    throw UserError("[fit] batch_size: expected a positive number, received " +
+    throw UserError("[" + std::string(call_of(needs.kind)) +
+                    "] batch_size: expected a positive number, received " +
                     std::to_string(needs.batch));
   const bool training = needs.kind == StepKind::train;
   for (const Source* source : {needs.data, needs.validation})
     if (source && needs.kind != StepKind::predict && !state.custom() &&
         fields_of(*source, Role::y).empty())
-      throw UserError("[fit] expected samples with targets, received x alone");
+      throw UserError("[" + std::string(call_of(needs.kind)) +
+                      "] expected samples with targets, received x alone");
   if (needs.data) state.build_for(*needs.data);
   state.require_built("plan");
   if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
-  const double x_scale = needs.x_scale.value_or(state.x_scale);
+  const double x_scale = needs.x_scale.value_or(training ? 1 : state.x_scale);
   if (needs.data) {
     sample_ = sample_of(*needs.data, state.network, compiled_, x_scale);
     batch_ = std::min(needs.batch, needs.data->size());

@@ -130,11 +130,11 @@ class DatasetSource final : public ElementSource {
       whole_ = true;
       samples_ = steps * batch_;
     }
-    if (samples_ < 0)
+    if (samples_ < 0 && endless_)
       throw UserError("[data] " + name() +
-                      ": expected to know how many batches an epoch has, received data " +
-                      (endless_ ? "without end" : "of unknown number") +
-                      "; give steps_per_epoch, take(n) or assert_cardinality(n)");
+                      ": expected to know how many batches an epoch has, received data without "
+                      "end; give steps_per_epoch or take(n)");
+    if (samples_ < 0) samples_ = count();
     if (samples_ < 1) throw DataError("[data] " + name() + ": expected batches, received none");
     resident_ = dataset.bill();
   }
@@ -162,6 +162,20 @@ class DatasetSource final : public ElementSource {
   }
 
  private:
+  // One pass over data of unknown number, before anything is planned: the last batch may be
+  // smaller.
+  int64_t count() {
+    DatasetIterator iterator(dataset_, 0);
+    int64_t samples = 0;
+    for (Element element; iterator.next(element); element.clear()) {
+      if (samples % batch_ != 0)
+        throw DataError("[data] " + name() + ": expected batches of " + std::to_string(batch_) +
+                        " samples but for the last, received a smaller one before it");
+      samples += element[0].shape()[0];
+    }
+    return samples;
+  }
+
   // Data without end are one long pass, epochs follow each other in it. Others start anew.
   void load(int64_t step) {
     in_hand_.clear();
