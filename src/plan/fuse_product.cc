@@ -7,8 +7,8 @@
 //   (w, dy) -> conv2d_input_gradient -> d; (d, c) -> add    =>  (w, dy, c) -> ..._gradient_add
 //   (x, m, r, dy) -> layer_norm_parameter_gradient -> dg, db
 //   (x, g, m, r, dy) -> layer_norm_gradient -> d            =>  (x, g, m, r, dy, c) ->
-//   (d, c) -> add -> dx                                             layer_norm_gradients -> dx, dg,
-//   db
+//   (d, c) -> add -> dx                                             layer_norm_gradients
+//   dx -> reduce_sum -> s                                             -> dx, dg, db, s
 #include <algorithm>
 
 #include "op/attention.h"
@@ -17,6 +17,7 @@
 #include "op/layer_norm.h"
 #include "op/layer_norm_gradients.h"
 #include "op/matmul_fused.h"
+#include "op/reduce.h"
 #include "plan/passes.h"
 #include "plan/rewrite.h"
 
@@ -129,6 +130,24 @@ struct ProductFusion {
     joined.op = kLayerNormGradients.name;
     joined.in = std::move(in);
     joined.out = {dx, parameters[0], parameters[1]};
+    join_total(joined);
+  }
+
+  // The sum of dx over its rows, which the gradient of a bias is, in the same pass.
+  void join_total(Node& norm) {
+    const Meta& dx = meta(norm.out[0]);
+    for (NodeId reader : readers[index(norm.out[0])]) {
+      const Node& sum = graph.nodes[index(reader)];
+      if (sum.op != kReduceSum.name || dropped[index(reader)] ||
+          meta(sum.out[0]) != meta(norm.out[1]) ||
+          sum.attrs.list("axes").size() + 1 != dx.shape.dims().size() ||
+          sum.attrs.list("axes").back() + 2 != dx.shape.rank())
+        continue;
+      norm.attrs.set("sum", int64_t{1});
+      norm.out.push_back(sum.out[0]);
+      dropped[index(reader)] = true;
+      return;
+    }
   }
 };
 
