@@ -311,8 +311,8 @@ TEST(Callbacks, TheCopyOfEarlyStoppingIsOnTheBill) {
   Sequential model(Shape{256}, {Dense(16384), Dense(10, {.activation = "softmax"})});
   model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy"});
   const Bytes without = model.plan({.threads = 1}).process;
-  const FitOptions options{.threads = 1,
-                           .callbacks = {EarlyStopping({.restore_best_weights = true})}};
+  const FitOptions options{.callbacks = {EarlyStopping({.restore_best_weights = true})},
+                           .threads = 1};
   EXPECT_GE(model.plan(options).process - without, model.count_params() * 4);
   EXPECT_LE(model.plan(options).process - without, model.count_params() * 4 + 4096);
 }
