@@ -31,7 +31,7 @@ double train(const char* what, const std::vector<std::string>& remat, const Budg
   Sequential model = deep();
   model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .remat = remat});
   const FitOptions options{
-      .batch_size = kBatch, .epochs = 3, .memory = memory, .split = 1, .seed = seed, .verbose = 0};
+      .batch_size = kBatch, .epochs = 3, .verbose = 0, .memory = memory, .split = 1, .seed = seed};
   const History history = model.fit(x, y, options);
   std::printf("%-18s planned %s, measured %s; loss %.9g\n", what,
               format_bytes(history.planned_process).c_str(),

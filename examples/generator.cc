@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     model.compile({.optimizer = Adam({.learning_rate = 0.01}),
                    .loss = "sparse_categorical_crossentropy",
                    .metrics = {"accuracy"}});
-    model.fit(data, {.epochs = 8, .memory = "64MiB", .seed = seed, .verbose = 2, .threads = 1});
+    model.fit(data, {.epochs = 8, .verbose = 2, .memory = "64MiB", .seed = seed, .threads = 1});
     std::printf("accuracy %.4f\n", model.evaluate(data)["accuracy"]);
   } catch (const Error& error) {
     std::fprintf(stderr, "generator: %s\n", error.what());

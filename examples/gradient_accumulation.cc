@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
   try {
     const uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
     const Points all(0, kSteps * kBatch);
-    FitOptions big{.batch_size = kBatch, .shuffle = false, .verbose = 0, .threads = 1}, small = big,
+    FitOptions big{.batch_size = kBatch, .verbose = 0, .shuffle = false, .threads = 1}, small = big,
                                                                                         parts = big;
     small.batch_size = kSmall;
     parts.split = kParts;

@@ -37,10 +37,10 @@ int main(int argc, char** argv) {
     const Dataset train = samples.take(kTrained).shuffle(kTrained, {.seed = seed}).batch(32);
     const Dataset validation = samples.skip(kTrained).batch(32);
     const History history = model.fit(train, {.epochs = 40,
-                                              .memory = "64MiB",
-                                              .validation_data = validation,
-                                              .seed = seed,
                                               .verbose = 0,
+                                              .validation_data = validation,
+                                              .memory = "64MiB",
+                                              .seed = seed,
                                               .threads = 1});
     for (const int epoch : {1, 10, 40})
       std::printf("epoch %d: loss %.4f\n", epoch,

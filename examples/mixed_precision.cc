@@ -42,7 +42,7 @@ void train(const char* name, const Policy& policy, const Stripes& data, uint64_t
                  .loss = "sparse_categorical_crossentropy",
                  .metrics = {"accuracy"},
                  .dtype = policy});
-  const FitOptions options{.batch_size = 128, .epochs = 8, .seed = seed, .verbose = 0};
+  const FitOptions options{.batch_size = 128, .epochs = 8, .verbose = 0, .seed = seed};
   const History history = model.fit(data.x, data.y, options);
   std::printf("%-15s %9s for tensors, loss %.4f, accuracy %.4f\n", name,
               format_bytes(history.planned_arena).c_str(), history.history.at("loss").back(),

@@ -21,8 +21,8 @@ int main(int argc, char** argv) {
     model.compile(
         {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}});
     const FitOptions options{.batch_size = 128,
-                             .memory = "128MiB",
                              .validation_data = *test,
+                             .memory = "128MiB",
                              .seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0,
                              .x_scale = 1.0 / 255};
     std::puts(model.summary({.batch_size = 128}).c_str());

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
                    .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .metrics = {"accuracy"}});
     model.fit(train,
-              {.epochs = 5, .memory = "64MiB", .seed = seed, .verbose = 2, .x_scale = 1.0 / 255});
+              {.epochs = 5, .verbose = 2, .memory = "64MiB", .seed = seed, .x_scale = 1.0 / 255});
     std::printf("test accuracy %.4f\n", model.evaluate(test)["accuracy"]);
   } catch (const Error& error) {
     std::fprintf(stderr, "small_cnn: %s\n", error.what());

@@ -31,9 +31,9 @@ int main(int argc, char** argv) {
     model.compile(
         {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .metrics = {"accuracy"}});
     const History history = model.fit(train, {.epochs = 3,
+                                              .verbose = 2,
                                               .memory = "32MiB",
                                               .seed = seed,
-                                              .verbose = 2,
                                               .threads = 1,
                                               .x_scale = 1.0 / 255});
     std::printf("%lld images in %s of memory, planned %s\n", static_cast<long long>(count),

@@ -45,7 +45,7 @@ int main() {
     Smooth model;
     model.compile({.optimizer = Adam({.learning_rate = 0.01}), .loss = "mse"});
     const History history =
-        model.fit(x, y, {.batch_size = 64, .epochs = 20, .memory = "64MiB", .verbose = 0});
+        model.fit(x, y, {.batch_size = 64, .epochs = 20, .verbose = 0, .memory = "64MiB"});
     std::printf("loss %.4f, then %.4f with a penalty of %.3f\n", history.history.at("loss").front(),
                 history.history.at("loss").back(), history.history.at("penalty").back());
     std::printf("planned %s, used %s\n", format_bytes(history.planned_arena).c_str(),

@@ -19,9 +19,11 @@
 #include "model/regularizer.h"     // regularizers::L2, ...
 #include "model/remat.h"           // remat, RematScope
 #include "model/resnet.h"          // resnet18, resnet50
+#include "model/symbolic_ops.h"    // + - * / and ops:: on Input() and what layers make of it
 #include "model/unet.h"            // unet, kUnet
 #include "model/vit.h"             // vit, kVitB16
 #include "op/functions.h"          // matmul, add, tanh, ...: what layers of your own are made of
+#include "op/ops.h"                // ops::mean, ops::where, ...: keras.ops; + - * / on tensors
 #include "op/runtime.h"            // Runtime, device: what ops on values run on
 #include "report/plan_report.h"    // to_text, to_json of a PlanReport
 #include "tensor/float16.h"        // kMixedFloat16
@@ -31,6 +33,7 @@
 #include "train/function.h"        // function
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
+#include "train/trackers.h"        // metrics::Mean, metrics::Sum
 
 // Input pipelines.
 #include "data/image/augment.h"            // random_crop, color_jitter, mixup, ...

@@ -65,7 +65,7 @@ inline void expect_agreement(const char* file, size_t index, Model model, const 
                  .dtype = Dtype::float64});
   set_weights_like_keras(model, answer.at("paths", "case"));
   const History history = model.fit(
-      x, y, {.batch_size = kBatch, .epochs = 10, .shuffle = false, .verbose = 0, .threads = 1});
+      x, y, {.batch_size = kBatch, .epochs = 10, .verbose = 0, .shuffle = false, .threads = 1});
   const auto& losses = answer.at("losses", "case").as_array("losses");
   for (size_t i = 0; i < losses.size(); ++i) {
     const double theirs = losses[i].as_real("loss");

@@ -68,14 +68,14 @@ class Replay {
   // Fills a block; whatever lies under it is gone. -2 stands for rubbish.
   void put(int block, int value) {
     if (block < 0) return;
-    const Block& b = layout_.blocks[index(block)];
+    const StorageBlock& b = layout_.blocks[index(block)];
     for (auto at = regions_.begin(); at != regions_.end();)
       at = at->first < b.at + b.bytes && b.at < at->second.end ? regions_.erase(at) : std::next(at);
     regions_[b.at] = {b.at + b.bytes, value};
   }
   bool holds(int block, int value) const {
     if (block < 0) return true;
-    const Block& b = layout_.blocks[index(block)];
+    const StorageBlock& b = layout_.blocks[index(block)];
     const auto at = regions_.find(b.at);
     return at != regions_.end() && at->second.value == value && at->second.end == b.at + b.bytes;
   }
@@ -113,7 +113,7 @@ class Replay {
 
   bool touch(int a, int b) const {
     if (a < 0 || b < 0) return false;
-    const Block &x = layout_.blocks[index(a)], &y = layout_.blocks[index(b)];
+    const StorageBlock &x = layout_.blocks[index(a)], &y = layout_.blocks[index(b)];
     return x.at < y.at + y.bytes && y.at < x.at + x.bytes;
   }
 

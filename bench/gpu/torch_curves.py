@@ -2,7 +2,8 @@
 """The peer of bench/gpu/measure's loss curves: data, and 200 steps of PyTorch from our initial weights.
 
     bench/gpu/torch_curves.py data gpt2|resnet50 FILE.npz
-    bench/gpu/torch_curves.py train gpt2|resnet50 FILE.npz WEIGHTS.safetensors BATCH [STEPS]    prints {"losses": [...]}
+    bench/gpu/torch_curves.py shake FROM.safetensors SEED TO.safetensors    every weight by a millionth
+    bench/gpu/torch_curves.py train gpt2|resnet50 FILE.npz BATCH STEPS WEIGHTS.safetensors...    prints {"losses": [...]} for each
 
 Models are those of src/model/gpt.cc and resnet.cc with Keras's Adam (epsilon outside the bias correction), bf16
 autocast over float32 weights.
@@ -25,6 +26,13 @@ def make_data(model, path):
         np.savez(path, x=tokens[:, :-1].copy(), y=tokens[:, 1:].copy())
     else:
         np.savez(path, x=random.integers(256, size=(3200, 224, 224, 3), dtype=np.uint8), y=draw(1000, 3200))
+
+
+def shake(source, seed, target):
+    from safetensors.numpy import load_file, save_file
+    random = np.random.default_rng(seed)
+    save_file({name: np.asarray(value * (1 + 1e-6 * random.standard_normal(value.shape)), value.dtype)
+               for name, value in load_file(source).items()}, target)
 
 
 def train(model, data, weights, batch, steps):
@@ -92,11 +100,14 @@ def train(model, data, weights, batch, steps):
 
 
 def main():
-    verb, model, data, *rest = sys.argv[1:]
+    verb, *rest = sys.argv[1:]
     if verb == "data":
-        return make_data(model, data)
-    weights, batch, *steps = rest
-    train(model, data, weights, int(batch), int(steps[0]) if steps else 200)
+        return make_data(*rest)
+    if verb == "shake":
+        return shake(rest[0], int(rest[1]), rest[2])
+    model, data, batch, steps, *all_weights = rest
+    for weights in all_weights:
+        train(model, data, weights, int(batch), int(steps))
 
 
 if __name__ == "__main__":

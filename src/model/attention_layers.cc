@@ -51,9 +51,9 @@ class AttentionLayer final : public Layer {
     return std::to_string(form_.heads) + " heads of " + std::to_string(form_.key_dim);
   }
 
-  // Inputs: query (T, D), value (S, Dv), key (S, Dk).
+  // Inputs: query (T, D), value (S, Dv), key (S, Dk), attention mask (T, S).
   Shape build(const std::vector<Shape>& in) override {
-    bool good = !in.empty() && in.size() <= 3;
+    bool good = !in.empty() && in.size() <= 4;
     for (const Shape& shape : in) good = good && shape.rank() == 2;
     if (!good)
       throw UserError(
@@ -64,6 +64,9 @@ class AttentionLayer final : public Layer {
     if (key[0] != value[0])
       throw UserError("expected as many positions in key as in value, received " + key.text() +
                       " and " + value.text());
+    if (in.size() > 3 && in[3] != Shape{query[0], value[0]})
+      throw UserError("expected an attention mask (queries, keys), " +
+                      Shape{query[0], value[0]}.text() + ", received " + in[3].text());
     if (weights_.empty()) {
       add_projection("query", query[1], form_.heads, form_.key_dim);
       add_projection("key", key[1], form_.kv_heads, form_.key_dim);
@@ -161,6 +164,12 @@ class AttentionLayer final : public Layer {
                                    : reshape(cast(mask, dtype), {batch, 1, 1, count});
       result = result.defined() ? multiply(result, counts) : counts;
     }
+    if (call.in.size() > 3) {
+      const Shape& s = call.in[3].shape();
+      const Tensor counts =
+          reshape(cast(cast(call.in[3], Dtype::boolean), dtype), {s[0], 1, s[1], s[2]});
+      result = result.defined() ? multiply(result, counts) : counts;
+    }
     if (!result.defined() || !options_.use_causal_mask) return result;
     const Dim queries = call.in[0].shape()[1],
               keys = call.in[call.in.size() > 1 ? 1 : 0].shape()[1];
@@ -247,7 +256,8 @@ LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                  .kernel_constraint = options.kernel_constraint,
                                  .bias_constraint = options.bias_constraint,
                                  .name = options.name,
-                                 .dtype = options.dtype};
+                                 .dtype = options.dtype,
+                                 .trainable = options.trainable};
   return LayerRef(std::make_shared<AttentionLayer>(
       Heads{"GroupedQueryAttention", num_query_heads, num_key_value_heads, head_dim, head_dim},
       std::move(same)));

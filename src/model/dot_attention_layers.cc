@@ -111,7 +111,8 @@ LayerRef AdditiveAttention(AdditiveAttentionOptions o) {
                                              .dropout = o.dropout,
                                              .use_causal_mask = o.use_causal_mask,
                                              .name = o.name,
-                                             .dtype = o.dtype});
+                                             .dtype = o.dtype,
+                                             .trainable = o.trainable});
 }
 
 }  // namespace pl

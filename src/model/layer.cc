@@ -19,6 +19,19 @@ int64_t Layer::parameters() const {
   return count;
 }
 
+size_t Layer::own_weights() const {
+  size_t parts = 0;
+  for (const LayerMember& part : parts_) parts += part.weights.size();
+  return weights_.size() - std::min(parts, weights_.size());
+}
+
+bool Layer::trains(size_t index) const {
+  for (const LayerMember& part : parts_)
+    if (!part.weights.empty() && index >= part.weights.front() && index <= part.weights.back())
+      return trainable && part.layer->trains(index - part.weights.front());
+  return trainable;
+}
+
 std::vector<int64_t> axes_behind_batch(const Axes& axes, const Shape& sample) {
   std::vector<int64_t> list;
   const int64_t rank = sample.rank() + 1;
@@ -66,8 +79,10 @@ std::vector<Symbolic> Layer::connect(const std::shared_ptr<Layer>& self,
   std::vector<Shape> shapes;
   for (const Symbolic& symbol : in) shapes.push_back(symbol.shape());
   try {
-    return {Symbolic(std::make_shared<Symbolic::Origin>(
-        Symbolic::Origin{self, in, build_layer(*this, shapes)}))};
+    auto origin =
+        std::make_shared<Symbolic::Origin>(Symbolic::Origin{self, in, build_layer(*this, shapes)});
+    output_ = origin;
+    return {Symbolic(std::move(origin))};
   } catch (const UserError& error) {
     throw build_error(label(), error);
   }
@@ -96,6 +111,20 @@ LayerRef LayerRef::dtype(const std::string& policy) const {
   return *this;
 }
 
+LayerRef LayerRef::trainable(bool trains) const {
+  layer_->trainable = trains;
+  return *this;
+}
+
+Symbolic LayerRef::output() const {
+  const auto origin = std::static_pointer_cast<const Symbolic::Origin>(layer_->output_.lock());
+  if (!origin)
+    throw UserError("[output] " + layer_->label() +
+                    ": expected a layer that was called on symbols, of a model that is built; call "
+                    "it on Input() or on another layer's output first");
+  return Symbolic(origin);
+}
+
 Tensor LayerRef::operator()(const Tensor& in) const { return (*this)(Tensors{in}); }
 
 Tensor LayerRef::operator()(const Tensors& in) const {
@@ -109,14 +138,16 @@ Tensor LayerRef::operator()(const Tensors& in) const {
 Tensors LayerRef::all(const Tensors& in) const {
   if (LayerContext* context = LayerContext::current()) return context->call(layer_, in);
   throw UserError("[call] " + layer_->label() +
-                  ": expected to be called on tensors in call() of a model, whose weights it uses; "
-                  "derive from pl::Model, or call it on Input()");
+                  ": expected to be called on tensors in call() of a model or layer, whose weights "
+                  "it uses; derive from pl::Model, or call it on Input()");
 }
 
 Symbolic Input(Shape shape, std::string name) {
   for (Dim dim : shape)
     if (dim <= 0)
-      throw UserError("[build] Input: expected positive dimensions, received " + shape.text());
+      throw UserError("[build] Input: expected positive dimensions, received " + shape.text() +
+                      "; the batch is none of them, and what is planned has one size: pad or "
+                      "resize samples to it");
   shape.elements();
   return Symbolic(std::make_shared<Symbolic::Origin>(
       Symbolic::Origin{nullptr, {}, std::move(shape), std::move(name)}));

@@ -131,9 +131,14 @@ class Layer {
     return supports_masking() ? call.mask(0) : Tensor();
   }
 
-  virtual std::vector<LayerMember> members() const { return {}; }
+  // Layers that call() calls, as a model's call() does: `inner_(call.in[0])` with a LayerRef that
+  // is a member. build_layer() finds them; their weights lie behind the layer's own.
+  const std::vector<LayerMember>& parts() const { return parts_; }
+  void set_parts(std::vector<LayerMember> parts) { parts_ = std::move(parts); }
+  size_t own_weights() const;  // those in front of its parts'
+  virtual std::vector<LayerMember> members() const { return parts_; }
   // Whether training may move weights()[index], as it stands now: layers made of layers ask those.
-  virtual bool trains(size_t /*index*/) const { return trainable; }
+  virtual bool trains(size_t index) const;
 
   // For questions of what if: the number that sets the size of its output (units, filters), or
   // null; and its weights, put aside while it is built for other shapes.
@@ -176,6 +181,11 @@ class Layer {
     weights_.back().index = index;
   }
   std::vector<Weight> weights_;
+
+ private:
+  friend class LayerRef;
+  std::vector<LayerMember> parts_;
+  std::weak_ptr<const void> output_;  // Symbolic::Origin of its last call
 };
 
 // A shared handle to a layer; calling it on symbols builds a functional network.
@@ -196,6 +206,11 @@ class LayerRef {
   // Keras's dtype argument, the name of a policy: "float32" in a mixed_bfloat16 model, say. An
   // empty name changes nothing. Throws UserError.
   LayerRef dtype(const std::string& policy) const;
+  // Keras's trainable argument: false freezes it, see Layer::trainable.
+  LayerRef trainable(bool trains) const;
+  // What its last call on symbols gave, of a layer that has one result: a model that ends there is
+  // Model(model.inputs(), {model.get_layer("name").output()}). Throws UserError.
+  Symbolic output() const;
   Layer* operator->() const { return layer_.get(); }
   const std::shared_ptr<Layer>& get() const { return layer_; }
 

@@ -51,17 +51,23 @@ Tensors with_first(const Tensor& first, Tensors more) {
   return more;
 }
 
-}  // namespace
+// What a sketch finds.
+struct FoundLayers {
+  std::vector<std::shared_ptr<Layer>> layers;
+  std::vector<Shape> shapes;        // of their last outputs
+  std::vector<int64_t> vocabulary;  // of each input
+};
 
 // Builds each layer for the shapes it is called with.
-class FunctionLayer::Building final : public LayerContext {
+class Building final : public LayerContext {
  public:
-  Building(FunctionLayer& owner, Recorder& recorder, const Tensors& inputs)
+  Building(FoundLayers& found, Recorder& recorder, const Tensors& inputs)
       : LayerContext(true),
-        owner_(owner),
+        found_(found),
         recorder_(recorder),
         inputs_(inputs),
         params_(recorder.input("step_params", step_params_meta(), false)) {}
+  const Tensor& params() const { return params_; }
 
   Tensors call(const std::shared_ptr<Layer>& layer, const Tensors& given,
                std::optional<bool> /*training*/) override {
@@ -91,19 +97,19 @@ class FunctionLayer::Building final : public LayerContext {
     const PathScope scope(&recorder_, layer->name);
     LayerCall made{in, weights, false, params_, stream_of(layer->name, calls_++)};
     made.more = &more;
-    const Tensor out = layer->call(made);
-    owner_.shapes_[at] = out.shape().without_front();
+    const Tensor out = run_layer(*layer, made);
+    found_.shapes[at] = out.shape().without_front();
     return with_first(out, std::move(more));
   }
 
  private:
   size_t place_of(const std::shared_ptr<Layer>& layer) {
-    auto& layers = owner_.layers_;
+    auto& layers = found_.layers;
     const auto found = std::find(layers.begin(), layers.end(), layer);
     if (found != layers.end()) return static_cast<size_t>(found - layers.begin());
     layers.push_back(layer);
     name_layers(layers);
-    owner_.shapes_.emplace_back();
+    found_.shapes.emplace_back();
     return layers.size() - 1;
   }
 
@@ -111,12 +117,12 @@ class FunctionLayer::Building final : public LayerContext {
     const int64_t count = layer.vocabulary(i);
     for (size_t x = 0; x < inputs_.size() && count > 0; ++x) {
       if (given.identity() != inputs_[x].identity()) continue;
-      int64_t& known = owner_.vocabulary_[x];
+      int64_t& known = found_.vocabulary[x];
       known = known == 0 ? count : std::min(known, count);
     }
   }
 
-  FunctionLayer& owner_;
+  FoundLayers& found_;
   Recorder& recorder_;
   const Tensors& inputs_;
   Tensor params_;
@@ -124,18 +130,20 @@ class FunctionLayer::Building final : public LayerContext {
 };
 
 // Hands each layer its part of the weights.
-class FunctionLayer::Calling final : public LayerContext {
+class Calling final : public LayerContext {
  public:
-  Calling(const FunctionLayer& owner, const LayerCall& outer, Recorder* recorder)
-      : owner_(owner), outer_(outer), recorder_(recorder) {
+  // `first`: where the weights of `layers` begin among the outer layer's.
+  Calling(const std::vector<std::shared_ptr<Layer>>& layers, const std::string& name,
+          const LayerCall& outer, Recorder* recorder, size_t first = 0)
+      : layers_(layers), name_(name), outer_(outer), recorder_(recorder), first_(first) {
     for (size_t i = 0; i < outer.in.size(); ++i)
       masks_.emplace(outer.in[i].identity(), outer.mask(i));
   }
 
   Tensors call(const std::shared_ptr<Layer>& layer, const Tensors& given,
                std::optional<bool> training) override {
-    size_t first = 0;
-    for (const auto& known : owner_.layers_) {
+    size_t first = first_;
+    for (const auto& known : layers_) {
       if (known == layer) return call_at(*layer, first, given, training);
       first += known->weights().size();
     }
@@ -164,7 +172,7 @@ class FunctionLayer::Calling final : public LayerContext {
         .weights = outer_.weights.subspan(first, layer.weights().size()),
         .training = training.value_or(outer_.training),
         .step_params = outer_.step_params,
-        .stream = stream_of(owner_.name + layer.name, calls_++),
+        .stream = stream_of(name_ + layer.name, calls_++),
         .trainable = outer_.trainable && layer.trainable,
         .masks = masks,
         .more = &more,
@@ -172,7 +180,7 @@ class FunctionLayer::Calling final : public LayerContext {
         .losses = outer_.losses,
         .compute = layer.dtype ? layer.dtype->compute : outer_.compute,
     };
-    const Tensor out = layer.call(made);
+    const Tensor out = run_layer(layer, made);
     if (result_masks.empty()) result_masks = {layer.compute_mask(made)};
     Tensors results = with_first(out, std::move(more));
     for (size_t r = 0; r < results.size() && r < result_masks.size(); ++r)
@@ -183,7 +191,7 @@ class FunctionLayer::Calling final : public LayerContext {
 
   // To what a layer computes in, where some of them have a policy of their own.
   Tensors cast_inputs(const Layer& layer, const Tensors& in) const {
-    const bool policies = std::any_of(owner_.layers_.begin(), owner_.layers_.end(),
+    const bool policies = std::any_of(layers_.begin(), layers_.end(),
                                       [](const auto& known) { return known->dtype.has_value(); });
     const Dtype compute = layer.dtype ? layer.dtype->compute : outer_.compute;
     Tensors cast_in;
@@ -195,14 +203,14 @@ class FunctionLayer::Calling final : public LayerContext {
     return cast_in;
   }
 
-  const FunctionLayer& owner_;
+  const std::vector<std::shared_ptr<Layer>>& layers_;
+  const std::string& name_;
   const LayerCall& outer_;
   Recorder* recorder_;
+  size_t first_;
   std::map<int64_t, Tensor> masks_;  // by the tensors' identities
   size_t calls_ = 0;
 };
-
-namespace {
 
 // One of several results of a FunctionLayer.
 class ResultLayer final : public Layer {
@@ -226,6 +234,73 @@ class ResultLayer final : public Layer {
 
 }  // namespace
 
+SketchValues::SketchValues(Recorder& recorder) : recorder_(recorder) {
+  recorder_.set_capture([this](const Tensor& value) { return constant(value.meta()); });
+}
+SketchValues::~SketchValues() { recorder_.set_capture(nullptr); }
+Tensor SketchValues::constant(const Meta& meta) { return recorder_.input("constant", meta, false); }
+Tensor SketchValues::read(const std::shared_ptr<VariableState>& variable) {
+  if (variable->trainable) throw UserError(untrained_text(variable->name));
+  return constant(variable->meta);
+}
+
+std::string untrained_text(const std::string& variable) {
+  return variable +
+         ": expected weights in call(), received a trainable variable that is none, which training "
+         "would leave as it is; make it a weight with add_weight, or {.trainable = false}";
+}
+
+Tensor run_layer(const Layer& layer, const LayerCall& call) {
+  if (layer.parts().empty()) return layer.call(call);
+  std::vector<std::shared_ptr<Layer>> layers;
+  for (const LayerMember& part : layer.parts()) layers.push_back(part.layer);
+  Recorder* recorder = call.in.empty() ? nullptr : call.in[0].recorder();
+  Calling calling(layers, layer.name, call, recorder, layer.own_weights());
+  return layer.call(call);
+}
+
+void find_parts(Layer& layer, const std::vector<Shape>& in) {
+  Recorder recorder;
+  const RecorderScope scope(recorder);
+  FoundLayers found{.layers = {}, .shapes = {}, .vocabulary = std::vector<int64_t>(in.size(), 0)};
+  Tensors x, weights, more, result_masks, losses;
+  try {
+    for (size_t i = 0; i < in.size(); ++i) {
+      const Dtype dtype = layer.vocabulary(i) > 0 ? Dtype::int32 : Dtype::float32;
+      x.push_back(recorder.input("x" + std::to_string(i), {dtype, in[i].with_front(kBatch)}, true));
+    }
+    for (const Weight& weight : layer.weights())
+      weights.push_back(
+          recorder.variable(weight.name, {Dtype::float32, weight.shape}, Category::parameters));
+    const SketchValues values(recorder);
+    Building building(found, recorder, x);
+    LayerCall made{x, weights, false, building.params(), 0};
+    const std::vector<Tensors> more_of_in(x.size());
+    made.more_of_in = more_of_in;
+    made.more = &more;
+    made.result_masks = &result_masks;
+    made.losses = &losses;
+    layer.call(made);
+  } catch (const std::exception&) {
+    if (!found.layers.empty()) throw;
+  }
+  std::vector<LayerMember> parts;
+  size_t next = layer.weights().size();
+  std::vector<Weight> all = layer.exchange_weights({});
+  for (size_t m = 0; m < found.layers.size(); ++m) {
+    LayerMember part{found.layers[m], found.layers[m]->name, {}, found.shapes[m]};
+    for (const Weight& weight : part.layer->weights()) {
+      part.weights.push_back(next++);
+      all.push_back(weight);
+      all.back().name = part.path + "/" + weight.name;
+      if (part.layer->dtype) all.back().dtype = part.layer->dtype;
+    }
+    parts.push_back(std::move(part));
+  }
+  layer.exchange_weights(std::move(all));
+  layer.set_parts(std::move(parts));
+}
+
 FunctionLayer::FunctionLayer(std::string kind, std::function<Body()> body)
     : kind_(std::move(kind)), body_(std::move(body)) {}
 
@@ -237,14 +312,16 @@ void FunctionLayer::find_layers(const std::vector<Shape>& in, const std::vector<
     x.push_back(recorder.input(
         "x" + std::to_string(i),
         {integers[i] ? Dtype::int32 : Dtype::float32, in[i].with_front(kBatch)}, true));
-  layers_.clear();
-  shapes_.clear();
+  FoundLayers found{.layers = {}, .shapes = {}, .vocabulary = std::vector<int64_t>(in.size(), 0)};
   results_.clear();
-  vocabulary_.assign(in.size(), 0);
   {
-    Building building(*this, recorder, x);
+    const SketchValues values(recorder);
+    Building building(found, recorder, x);
     y = body_()(x, false);
   }
+  layers_ = std::move(found.layers);
+  shapes_ = std::move(found.shapes);
+  vocabulary_ = std::move(found.vocabulary);
   for (const Tensor& result : y) {
     if (!result.is_symbol() || result.shape().rank() < 1 || result.shape()[0] != kBatch)
       throw UserError("expected call() to answer tensors with a row for each sample, received " +
@@ -301,7 +378,7 @@ std::vector<Symbolic> FunctionLayer::connect(const std::shared_ptr<Layer>& self,
 }
 
 Tensor FunctionLayer::call(const LayerCall& call) const {
-  Calling calling(*this, call, call.in[0].recorder());
+  Calling calling(layers_, name, call, call.in[0].recorder());
   Tensors results = body_()(Tensors(call.in.begin(), call.in.end()), call.training);
   check(results.size() == results_.size(), "call() gives as many results as when it was built");
   if (call.result_masks)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/layer.h"
+#include "trace/variable.h"
 
 namespace pl {
 
@@ -31,6 +32,27 @@ class LayerContext {
   LayerContext* previous_;
   bool sketches_;
 };
+
+// While call() runs on symbols to find shapes, values are constants; variables too, but for those
+// that training would have to move: these throw UserError.
+class SketchValues final : public VariableTracer {
+ public:
+  explicit SketchValues(Recorder& recorder);
+  ~SketchValues();
+  Tensor read(const std::shared_ptr<VariableState>& variable) override;
+
+ private:
+  Tensor constant(const Meta& meta);
+  Recorder& recorder_;
+};
+// What is wrong with reading such a variable in call().
+std::string untrained_text(const std::string& variable);
+
+// Layer::call, with the layers that it calls (Layer::parts) at their weights.
+Tensor run_layer(const Layer& layer, const LayerCall& call);
+// Runs call() of a layer that is built once on symbols, and makes the layers that it calls parts of
+// it. What goes wrong there counts only for a layer that has parts.
+void find_parts(Layer& layer, const std::vector<Shape>& in);
 
 // A function of tensors made of layers, such as call() of a subclassed model, as one layer: `build`
 // runs it once on symbols and finds the layers that it calls, in the order of their first calls.
@@ -59,8 +81,6 @@ class FunctionLayer final : public Layer {
   const std::vector<Shape>& results() const { return results_; }  // of one sample
 
  private:
-  class Building;
-  class Calling;
   void find_layers(const std::vector<Shape>& in, const std::vector<bool>& integers);
 
   std::string kind_;

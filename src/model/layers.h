@@ -45,6 +45,7 @@ struct DenseOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef Dense(int64_t units, DenseOptions options = {});
 
@@ -64,6 +65,7 @@ struct Conv2DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef Conv2D(int64_t filters, Pair kernel_size, Conv2DOptions options = {});
 
@@ -84,6 +86,7 @@ struct DepthwiseConv2DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef DepthwiseConv2D(Pair kernel_size, DepthwiseConv2DOptions options = {});
 
@@ -107,6 +110,7 @@ struct SeparableConv2DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef SeparableConv2D(int64_t filters, Pair kernel_size, SeparableConv2DOptions options = {});
 
@@ -127,6 +131,7 @@ struct Conv2DTransposeOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Conv2DTranspose(int64_t filters, Pair kernel_size, Conv2DTransposeOptions options = {});
 
@@ -135,6 +140,7 @@ struct MaxPooling2DOptions {
   std::string padding = "valid";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef MaxPooling2D(Pair pool_size = 2, MaxPooling2DOptions options = {});
 
@@ -144,6 +150,7 @@ struct AveragePooling2DOptions {
   std::string padding = "valid";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef AveragePooling2D(Pair pool_size = 2, AveragePooling2DOptions options = {});
 
@@ -151,6 +158,7 @@ struct GlobalPooling2DOptions {
   bool keepdims = false;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef GlobalAveragePooling2D(GlobalPooling2DOptions options = {});
 LayerRef GlobalMaxPooling2D(GlobalPooling2DOptions options = {});
@@ -162,6 +170,7 @@ struct UpSampling2DOptions {
   std::string interpolation = "nearest";  // or as Resizing's
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef UpSampling2D(Pair size = 2, UpSampling2DOptions options = {});
 
@@ -171,6 +180,7 @@ struct ReLUOptions {
   double threshold = 0;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef ReLU(ReLUOptions options = {});
 LayerRef LeakyReLU(double negative_slope = 0.3, std::string name = "");
@@ -183,6 +193,7 @@ struct PReLUOptions {
   std::vector<int64_t> shared_axes = {};  // 1 is the first behind the batch
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef PReLU(PReLUOptions options = {});
 
@@ -195,6 +206,7 @@ struct DropoutOptions {
   std::vector<Dim> noise_shape = {};
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Dropout(double rate, DropoutOptions options = {});
 LayerRef Dropout(double rate, const char* name);
@@ -214,6 +226,7 @@ struct ActivityRegularizationOptions {
   double l2 = 0;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef ActivityRegularization(ActivityRegularizationOptions options = {});
 LayerRef Activation(std::string activation, std::string name = "");
@@ -226,6 +239,7 @@ struct EmbeddingOptions {
   bool mask_zero = false;  // token 0 is padding: masked
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef Embedding(int64_t input_dim, int64_t output_dim, EmbeddingOptions options = {});
 
@@ -234,6 +248,7 @@ struct PositionalEmbeddingOptions {
   std::string embeddings_initializer = "uniform";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef PositionalEmbedding(PositionalEmbeddingOptions options = {});
 
@@ -242,6 +257,7 @@ struct ClassTokenOptions {
   std::string token_initializer = "zeros";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef ClassToken(ClassTokenOptions options = {});
 LayerRef TakePosition(int64_t position, std::string name = "");
@@ -263,6 +279,7 @@ struct LayerNormalizationOptions {
   std::string gamma_constraint = "";
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef LayerNormalization(LayerNormalizationOptions options = {});
 
@@ -285,6 +302,7 @@ struct BatchNormalizationOptions {
   std::string gamma_constraint = "";
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef BatchNormalization(BatchNormalizationOptions options = {});
 
@@ -303,6 +321,7 @@ struct GroupNormalizationOptions {
   std::string gamma_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef GroupNormalization(GroupNormalizationOptions options = {});
 // x over the root of the mean of its squares along the axis, times a scale.
@@ -311,6 +330,7 @@ struct RMSNormalizationOptions {
   double epsilon = 1e-6;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef RMSNormalization(RMSNormalizationOptions options = {});
 LayerRef UnitNormalization(Axes axis = -1, std::string name = "");  // length 1 along the axes
@@ -329,12 +349,14 @@ struct EinsumDenseOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
                      EinsumDenseOptions options = {});
 
 // Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
-// self-attention. Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
+// self-attention. A fourth input is Keras's attention_mask (T, S), not 0 where a query sees a key.
+// Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
 struct MultiHeadAttentionOptions {
   int64_t value_dim = 0;     // 0: key_dim
   double dropout = 0;        // of the attention weights, while training
@@ -350,6 +372,7 @@ struct MultiHeadAttentionOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";  // LayerRef::dtype()
+  bool trainable = true;
 };
 LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim,
                             MultiHeadAttentionOptions options = {});
@@ -368,6 +391,7 @@ struct GroupedQueryAttentionOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                int64_t num_key_value_heads,
@@ -388,6 +412,7 @@ struct AttentionLayerOptions {
   bool use_causal_mask = false;  // Keras has it as an argument of the call
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Attention(AttentionLayerOptions options = {});
 struct AdditiveAttentionOptions {
@@ -396,6 +421,7 @@ struct AdditiveAttentionOptions {
   bool use_causal_mask = false;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef AdditiveAttention(AdditiveAttentionOptions options = {});
 
@@ -404,6 +430,7 @@ struct PackedAttentionOptions {
   bool causal = true;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options = {});
 
@@ -420,6 +447,7 @@ struct DotOptions {
   bool normalize = false;  // to length 1 along the axes first
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Dot(Pair axes, DotOptions options = {});
 
@@ -431,6 +459,8 @@ LayerRef Identity(std::string name = "");
 // Any function of tensors with the batch as dimension 0, made of public op functions.
 using LambdaFunction = std::function<Tensor(const Tensors&)>;
 LayerRef Lambda(LambdaFunction function, std::string name = "");
+// The same under another kind, by which it is named: "Add" to add, add_1, ...
+LayerRef op_layer(std::string kind, LambdaFunction function);
 
 // Keras's other names.
 inline LayerRef MaxPool1D(int64_t pool_size = 2, Pooling1DOptions options = {}) {

@@ -23,6 +23,7 @@ struct NormalizationOptions {
   bool invert = false;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Normalization(NormalizationOptions options = {});
 // Sets the mean and variance of a Normalization to those of data (N, ...).

@@ -41,6 +41,7 @@ struct LSTMOptions {
   bool unroll = false;     // of no effect: all steps are one op
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef LSTM(int64_t units, LSTMOptions options = {});
 
@@ -66,10 +67,11 @@ struct GRUOptions {
   bool go_backwards = false;
   bool stateful = false;
   int64_t batch_size = 0;
-  bool unroll = false;
+  bool unroll = false;  // of no effect, as LSTM's
   bool reset_after = true;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef GRU(int64_t units, GRUOptions options = {});
 
@@ -93,9 +95,10 @@ struct SimpleRNNOptions {
   bool go_backwards = false;
   bool stateful = false;
   int64_t batch_size = 0;
-  bool unroll = false;
+  bool unroll = false;  // of no effect, as LSTM's
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef SimpleRNN(int64_t units, SimpleRNNOptions options = {});
 
@@ -107,6 +110,7 @@ struct BidirectionalOptions {
   std::optional<LayerRef> backward_layer = {};  // instead of the second copy
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Bidirectional(const LayerRef& layer, BidirectionalOptions options = {});
 

@@ -34,6 +34,7 @@ struct Conv1DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Conv1D(int64_t filters, int64_t kernel_size, Conv1DOptions options = {});
 
@@ -54,6 +55,7 @@ struct Conv1DTransposeOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Conv1DTranspose(int64_t filters, int64_t kernel_size, Conv1DTransposeOptions options = {});
 
@@ -73,6 +75,7 @@ struct DepthwiseConv1DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef DepthwiseConv1D(int64_t kernel_size, DepthwiseConv1DOptions options = {});
 
@@ -95,6 +98,7 @@ struct SeparableConv1DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef SeparableConv1D(int64_t filters, int64_t kernel_size, SeparableConv1DOptions options = {});
 
@@ -115,6 +119,7 @@ struct Conv3DOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Conv3D(int64_t filters, Triple kernel_size, Conv3DOptions options = {});
 
@@ -135,6 +140,7 @@ struct Conv3DTransposeOptions {
   std::string bias_constraint = "";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Conv3DTranspose(int64_t filters, Triple kernel_size, Conv3DTransposeOptions options = {});
 
@@ -143,6 +149,7 @@ struct Pooling1DOptions {
   std::string padding = "valid";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef MaxPooling1D(int64_t pool_size = 2, Pooling1DOptions options = {});
 LayerRef AveragePooling1D(int64_t pool_size = 2, Pooling1DOptions options = {});
@@ -152,6 +159,7 @@ struct Pooling3DOptions {
   std::string padding = "valid";
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef MaxPooling3D(Triple pool_size = 2, Pooling3DOptions options = {});
 LayerRef AveragePooling3D(Triple pool_size = 2, Pooling3DOptions options = {});
@@ -161,6 +169,7 @@ struct GlobalPoolingOptions {
   bool keepdims = false;
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef GlobalAveragePooling1D(GlobalPoolingOptions options = {});
 LayerRef GlobalMaxPooling1D(GlobalPoolingOptions options = {});
@@ -201,6 +210,7 @@ struct ResizingOptions {
   bool antialias = false;  // a wider filter where images become smaller
   std::string name = "";
   std::string dtype = "";
+  bool trainable = true;
 };
 LayerRef Resizing(int64_t height, int64_t width, ResizingOptions options = {});
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "model/layer_context.h"
 #include "model/regularizer.h"
 #include "model/remat.h"
 #include "op/cast.h"
@@ -332,7 +333,7 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
                          .losses = notes ? &notes->losses : nullptr,
                          .compute = compute_of(call, compute)};
     const RematActivations activations(*call.layer);
-    slots[at] = call.layer->call(made);
+    slots[at] = run_layer(*call.layer, made);
     masks[at] = result_masks[at].empty() ? call.layer->compute_mask(made) : result_masks[at][0];
     if (notes) add_activity_loss(*call.layer, slots[at], &notes->losses);
   }
@@ -344,7 +345,8 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   return outputs;
 }
 
-Network chain(const Shape& input, const std::vector<LayerRef>& layers, const std::string& model) {
+Network chain(const Shape& input, const std::vector<LayerRef>& layers, const std::string& model,
+              std::vector<Symbolic>* inputs, std::vector<Symbolic>* outputs) {
   if (layers.empty()) throw UserError("[build] expected at least one layer, received none");
   std::vector<std::shared_ptr<Layer>> list;
   for (const LayerRef& layer : layers) list.push_back(layer.get());
@@ -357,6 +359,8 @@ Network chain(const Shape& input, const std::vector<LayerRef>& layers, const std
     if (model.empty()) throw;
     throw build_error(model, error);
   }
+  if (inputs) *inputs = {start};
+  if (outputs) *outputs = {last};
   return Network({start}, {last});
 }
 

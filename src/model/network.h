@@ -115,7 +115,9 @@ void name_layers(const std::vector<std::shared_ptr<Layer>>& layers);
 
 // A chain of layers on one input; names are given first, so that a shape error names the layer, and
 // the model before it where that has a name.
+// Its symbols go to `inputs` and `outputs`, where these are given.
 Network chain(const Shape& input, const std::vector<LayerRef>& layers,
-              const std::string& model = "");
+              const std::string& model = "", std::vector<Symbolic>* inputs = nullptr,
+              std::vector<Symbolic>* outputs = nullptr);
 
 }  // namespace pl

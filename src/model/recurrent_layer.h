@@ -18,6 +18,7 @@ struct RecurrentConfig {
   bool reset_after;  // of a GRU
   int64_t stateful;  // samples whose states are variables; 0: none are
   std::string name, dtype;
+  bool trainable = true;
 };
 
 class RecurrentLayer : public Layer {

@@ -287,7 +287,8 @@ RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim
           .reset_after = false,
           .stateful = o.batch_size,
           .name = o.name,
-          .dtype = o.dtype};
+          .dtype = o.dtype,
+          .trainable = o.trainable};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ template <class Options>
 void set_common(Layer& layer, const Options& o) {
   layer.name = o.name;
   set_dtype(layer, o.dtype);
+  layer.trainable = o.trainable;
 }
 
 template <class Options>

@@ -80,7 +80,8 @@ LayerRef Conv1DTranspose(int64_t filters, int64_t kernel_size, Conv1DTransposeOp
                                          .kernel_constraint = o.kernel_constraint,
                                          .bias_constraint = o.bias_constraint,
                                          .name = o.name,
-                                         .dtype = o.dtype}));
+                                         .dtype = o.dtype,
+                                         .trainable = o.trainable}));
 }
 
 LayerRef DepthwiseConv1D(int64_t kernel_size, DepthwiseConv1DOptions o) {
@@ -100,7 +101,8 @@ LayerRef DepthwiseConv1D(int64_t kernel_size, DepthwiseConv1DOptions o) {
                                          .depthwise_constraint = o.depthwise_constraint,
                                          .bias_constraint = o.bias_constraint,
                                          .name = o.name,
-                                         .dtype = o.dtype}));
+                                         .dtype = o.dtype,
+                                         .trainable = o.trainable}));
 }
 
 LayerRef SeparableConv1D(int64_t filters, int64_t kernel_size, SeparableConv1DOptions o) {
@@ -125,7 +127,8 @@ LayerRef SeparableConv1D(int64_t filters, int64_t kernel_size, SeparableConv1DOp
                                          .pointwise_constraint = o.pointwise_constraint,
                                          .bias_constraint = o.bias_constraint,
                                          .name = o.name,
-                                         .dtype = o.dtype}),
+                                         .dtype = o.dtype,
+                                         .trainable = o.trainable}),
                         causal ? o.dilation_rate * (kernel_size - 1) : 0);
 }
 

@@ -1,6 +1,7 @@
 // Layers that move elements or masks and compute nothing else: Flatten, Permute, RepeatVector,
 // Masking, Identity; and Lambda.
 #include "base/error.h"
+#include "model/layer_context.h"
 #include "model/layers.h"
 #include "op/functions.h"
 #include "op/recorder.h"
@@ -126,16 +127,18 @@ class IdentityLayer final : public Layer {
 
 class LambdaLayer final : public Layer {
  public:
-  LambdaLayer(LambdaFunction function, std::string given_name) : function_(std::move(function)) {
+  LambdaLayer(LambdaFunction function, std::string given_name, std::string kind = "Lambda")
+      : kind_(std::move(kind)), function_(std::move(function)) {
     if (!function_) throw UserError("[Lambda] expected a function, received none");
     name = std::move(given_name);
   }
-  const char* kind() const override { return "Lambda"; }
+  const char* kind() const override { return kind_.c_str(); }
   // Traces the function once, on a batch that no dimension is likely to have.
   Shape build(const std::vector<Shape>& in) override {
     constexpr Dim kBatch = 7;
     Recorder recorder;
     RecorderScope scope(recorder);
+    const SketchValues values(recorder);
     Tensors symbols;
     for (const Shape& shape : in)
       symbols.push_back(recorder.input("in", {Dtype::float32, shape.with_front(kBatch)}, true));
@@ -150,6 +153,7 @@ class LambdaLayer final : public Layer {
   }
 
  private:
+  std::string kind_;
   LambdaFunction function_;
 };
 
@@ -169,6 +173,9 @@ LayerRef Masking(double mask_value, std::string name) {
 }
 LayerRef Identity(std::string name) {
   return LayerRef(std::make_shared<IdentityLayer>(std::move(name)));
+}
+LayerRef op_layer(std::string kind, LambdaFunction function) {
+  return LayerRef(std::make_shared<LambdaLayer>(std::move(function), "", std::move(kind)));
 }
 LayerRef Lambda(LambdaFunction function, std::string name) {
   return LayerRef(std::make_shared<LambdaLayer>(std::move(function), std::move(name)));

@@ -1,5 +1,6 @@
 // Bidirectional and TimeDistributed: layers around a layer. Its weights are theirs, under its name.
 #include "base/error.h"
+#include "model/layer_context.h"
 #include "model/layers.h"
 #include "model/network.h"
 #include "model/recurrent_layer.h"
@@ -193,7 +194,7 @@ class TimeDistributedLayer final : public Layer {
     const Tensor masks[] = {mask};
     LayerCall inner = inner_call(call, in, call.weights, 0, masks);
     inner.trainable = call.trainable && layer_->trainable;
-    const Tensor out = layer_->call(inner);
+    const Tensor out = run_layer(*layer_, inner);
     return reshape(out, out.shape().without_front().with_front(steps).with_front(batch).dims());
   }
 
@@ -206,7 +207,7 @@ class TimeDistributedLayer final : public Layer {
       const Tensor in[] = {reshape(slice(x, 1, t, 1), step.with_front(x.shape()[0]).dims())};
       LayerCall inner = inner_call(call, in, call.weights, 1 + t, {});
       inner.trainable = call.trainable && layer_->trainable;
-      const Tensor out = layer_->call(inner);
+      const Tensor out = run_layer(*layer_, inner);
       outputs.push_back(reshape(
           out, out.shape().without_front().with_front(1).with_front(out.shape()[0]).dims()));
     }

@@ -183,7 +183,7 @@ template <class T, class Body>
 void launch_channels(const Launch& launch, const BatchForm& f, const Body& body) {
   constexpr int kSize = Pack<T>::kSize;
   if (f.rows * f.channels == 0) return;
-  const ColumnPlan plan = column_plan(1, f.rows, f.channels, kSize, launch.processors);
+  const ColumnPlan plan = column_plan(1, f.rows, f.channels, kSize, launch.processors, 2);
   const int64_t down = kColumnThreads / plan.across;
   auto* kernel = plan.width == kSize ? each_channel_row<kSize, Body> : each_channel_row<1, Body>;
   int resident = 1;  // blocks of a processor: all run at once, and none is left for a last round
@@ -204,7 +204,7 @@ void launch_moments(const Launch& launch, const BatchForm& f, const ColumnPlan& 
 
 ColumnPlan batch_plan(const PrepareCall& call, int pack) {
   const BatchForm f = batch_form(call);
-  return column_plan(1, f.rows, f.channels, pack, backend_of(call).multiprocessors());
+  return column_plan(1, f.rows, f.channels, pack, backend_of(call).multiprocessors(), 2);
 }
 
 std::unique_ptr<Kernel> batch_gradient(const PrepareCall& call, Masked mask) {

@@ -99,8 +99,7 @@ void launch_bias(Backend& backend, Dtype dtype, void* c, Dtype bias_dtype, const
 Bytes bias_gradient_bytes(const Backend& backend, Dtype dtype, Dim rows, Dim n) {
   const int processors = static_cast<const CudaBackend&>(backend).multiprocessors();
   const int pack = 16 / static_cast<int>(size_of(dtype));
-  // One sum a column takes few registers: twice the blocks fit.
-  return column_plan(1, rows, n, pack, 2 * processors).bytes(1, size_of(wide(dtype)));
+  return column_plan(1, rows, n, pack, processors, 1).bytes(1, size_of(wide(dtype)));
 }
 
 void launch_bias_gradient(Backend& backend, Dtype dtype, const void* dy, void* to, Dim rows, Dim n,
@@ -109,7 +108,7 @@ void launch_bias_gradient(Backend& backend, Dtype dtype, const void* dy, void* t
   const Launch launch{device.stream(), device.multiprocessors()};
   with_real(dtype, [&]<class T>() {
     using W = Wide<T>;
-    const ColumnPlan plan = column_plan(1, rows, n, Pack<T>::kSize, 2 * launch.processors);
+    const ColumnPlan plan = column_plan(1, rows, n, Pack<T>::kSize, launch.processors, 1);
     sum_columns<1, Pack<T>::kSize, W>(launch, plan, BiasTerm<T>{static_cast<const T*>(dy), n},
                                       BiasEnd<W>{static_cast<W*>(to), onto}, workspace);
   });

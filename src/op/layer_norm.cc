@@ -1,7 +1,11 @@
 #include "op/layer_norm.h"
 
+#include "op/broadcast_to.h"
+#include "op/cast.h"
 #include "op/infer.h"
 #include "op/pointwise.h"
+#include "op/recorder.h"
+#include "op/reduce.h"
 #include "op/reshape.h"
 #include "op/scale.h"
 
@@ -103,6 +107,60 @@ Tensors gradient(const GradientCall& call) {
     if (dy.defined()) out[0] = layer_norm_gradient(x, gamma, mean, rstd, dy);
     out[0] = sum_of(out[0], through_moments(call));
   }
+  return out;
+}
+
+// Of the sums over the last dimension of x, in the shape of moments.
+Tensor row_sums(const Tensor& x) { return reduce_sum(x, {-1}); }
+
+// What the gradients' gradients work with: h = (x - mean) * rstd, with moments as columns.
+struct Normalized {
+  Normalized(const Tensor& x, const Tensor& mean, const Tensor& rstd)
+      : r(cast(column(rstd, x.shape()), x.dtype())),
+        centred(subtract(x, cast(column(mean, x.shape()), x.dtype()))),
+        h(multiply(centred, r)) {}
+  // What reaches x, mean and rstd through h.
+  void pull(const Tensor& dh, Tensor* dx, Tensor* dmean, Tensor* drstd, Dtype moments) const {
+    *dx = multiply(dh, r);
+    *dmean = cast(negative(row_sums(*dx)), moments);
+    *drstd = cast(row_sums(multiply(dh, centred)), moments);
+  }
+  Tensor r, centred, h;
+};
+Tensor row_mean(const Tensor& x) { return reduce_mean(x, {-1}, true); }
+
+// dx = r * (g - mean(g) - h * mean(g * h)) with g = dy * gamma is linear and symmetric in g.
+Tensors gradient_gradient(const GradientCall& call) {
+  const Tensor &x = call.in[0], &dy = call.in[4], &u = call.dout[0];
+  const Tensor gamma = cast(call.in[1], x.dtype());
+  const Normalized n(x, call.in[2], call.in[3]);
+  const Tensor g = multiply(dy, gamma);
+  const Tensor gh = row_mean(multiply(g, n.h)), uh = row_mean(multiply(u, n.h));
+  auto rest = [&](const Tensor& z, const Tensor& zh) {
+    return subtract(subtract(z, row_mean(z)), multiply(n.h, zh));
+  };
+  const Tensor dg = multiply(n.r, rest(u, uh));
+  Tensors out(5);
+  n.pull(negative(multiply(n.r, add(multiply(u, gh), multiply(g, uh)))), &out[0], &out[2], &out[3],
+         call.in[3].dtype());
+  out[3] = add(out[3], cast(row_sums(multiply(u, rest(g, gh))), out[3].dtype()));
+  out[1] = cast(sum_to(multiply(dg, dy), gamma.shape()), call.in[1].dtype());
+  out[4] = multiply(dg, gamma);
+  return out;
+}
+
+// dgamma = sum(dy * h), dbeta = sum(dy), over all but the last dimension.
+Tensors parameter_gradient_gradient(const GradientCall& call) {
+  const Tensor &x = call.in[0], &dy = call.in[3], &of_gamma = call.dout[0], &of_beta = call.dout[1];
+  Tensors out(4);
+  if (of_gamma.defined()) {
+    const Normalized n(x, call.in[1], call.in[2]);
+    const Tensor v = cast(of_gamma, x.dtype());
+    n.pull(multiply(dy, v), &out[0], &out[1], &out[2], call.in[2].dtype());
+    out[3] = multiply(n.h, v);
+  }
+  if (of_beta.defined())
+    out[3] = sum_of(out[3], broadcast_to(cast(of_beta, x.dtype()), x.shape(), carries_rows(x)));
   return out;
 }
 
@@ -220,6 +278,7 @@ const Op kLayerNormGradient{
     .name = "layer_norm_gradient",
     .summary = "gradient of layer_norm for its input",
     .infer = gradient_infer,
+    .gradient = gradient_gradient,
     .in_place = kGradientInPlace,
     .rows = gradient_rows,
     .cut = Cut::rows,
@@ -233,6 +292,7 @@ const Op kLayerNormParameterGradient{
     .name = "layer_norm_parameter_gradient",
     .summary = "gradients of layer_norm for gamma and beta",
     .infer = parameter_gradient_infer,
+    .gradient = parameter_gradient_gradient,
     .rows = parameter_gradient_rows,
     .wide_operands = parameter_gradient_wide_operands,
     .variants = kParameterGradientVariants,

@@ -5,19 +5,23 @@
 #include "op/infer.h"
 #include "op/layer_norm.h"
 #include "op/pointwise.h"
+#include "op/reduce.h"
 
 namespace pl {
 namespace {
 
 constexpr const char* kName = "layer_norm_gradients";
 
-// Inputs: x, gamma, mean, rstd, dy, [added]. Outputs: dx, dgamma, dbeta.
+// Inputs: x, gamma, mean, rstd, dy, [added]. Outputs: dx, dgamma, dbeta, and with attribute sum = 1
+// the sum of dx over all rows: the gradient of a bias that x was made with.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands(kName, 5, 6, in, attrs);
   const Metas dx = kLayerNormGradient.infer({in[0], in[1], in[2], in[3], in[4]}, attrs);
   if (in.size() > 5 && in[5] != in[0]) reject(kName, "what is added to look like x", in, attrs);
   const Metas sums = kLayerNormParameterGradient.infer({in[0], in[2], in[3], in[4]}, attrs);
-  return {dx[0], sums[0], sums[1]};
+  Metas out{dx[0], sums[0], sums[1]};
+  if (attrs.integer("sum", 0)) out.push_back(sums[1]);
+  return out;
 }
 
 RowMask wide_operands(const Attrs&, size_t) { return 0b1110; }
@@ -42,19 +46,32 @@ std::vector<Sample> samples() {
     sample.in.push_back({sample.in[0].meta});
     list.push_back(std::move(sample));
   }
-  for (Dim width : {768, 1600}) {
+  for (Dim width : {768, 1024, 1600}) {
     const Meta x{Dtype::float32, Shape{37, width}}, moment{Dtype::float32, Shape{37}};
-    list.push_back(
-        {"width_" + std::to_string(width),
-         {{x}, {{Dtype::float32, Shape{width}}}, {moment}, {moment, Fill::positive}, {x}, {x}},
-         {},
-         2e-6});
+    Sample sample{
+        "width_" + std::to_string(width),
+        {{x}, {{Dtype::float32, Shape{width}}}, {moment}, {moment, Fill::positive}, {x}, {x}},
+        {},
+        2e-6};
+    list.push_back(sample);
+    sample.name += "_sum";
+    sample.attrs.set("sum", int64_t{1});
+    list.push_back(std::move(sample));
   }
   return list;
 }
 
+// Of reduce_sum over all axes but the last.
+Attrs leading_sum_attrs(const Meta& x, Dtype dtype) {
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis + 1 < x.shape.rank(); ++axis) axes.push_back(axis);
+  Attrs attrs{{"axes", std::move(axes)}};
+  if (dtype != x.dtype) attrs.set("dtype", std::string(name_of(dtype)));
+  return attrs;
+}
+
 struct Parts {
-  std::unique_ptr<Kernel> sums, input, add = nullptr;
+  std::unique_ptr<Kernel> sums, input, add = nullptr, total = nullptr;
 };
 
 // The kernels of its parts, one behind the other. dx may lie on x, dy or what is added: the sums
@@ -65,7 +82,7 @@ class InParts final : public Kernel {
     if (parts_.add) inner_at_ = align_up(call.out[0].bytes(), call.backend.alignment());
     footprint = static_cast<Bytes>(sizeof *this);
     Bytes inner = 0;
-    for (const auto* part : {&parts_.sums, &parts_.input, &parts_.add}) {
+    for (const auto* part : {&parts_.sums, &parts_.input, &parts_.add, &parts_.total}) {
       if (!*part) continue;
       inner = std::max(inner, (*part)->workspace_bytes);
       key += (*part)->key;
@@ -80,9 +97,9 @@ class InParts final : public Kernel {
     parts_.sums->run(operands, results, space + inner_at_);
     void* const dx[] = {parts_.add ? space : out[0]};
     parts_.input->run(in, dx, space + inner_at_);
-    if (!parts_.add) return;
-    void* const terms[] = {dx[0], in[5]};
-    parts_.add->run(terms, out, space + inner_at_);
+    void* const terms[] = {dx[0], parts_.add ? in[5] : nullptr};
+    if (parts_.add) parts_.add->run(terms, out, space + inner_at_);
+    if (parts_.total) parts_.total->run(out, out + 3, space + inner_at_);
   }
 
  private:
@@ -122,6 +139,11 @@ std::unique_ptr<Kernel> layer_norm_gradients_in_parts(const PrepareCall& call) {
       .sums = prepare(kLayerNormParameterGradient, {call.backend, of_sums, sums, call.attrs}),
       .input = prepare(kLayerNormGradient, {call.backend, of_input, input, call.attrs})};
   if (call.in.size() > 5) parts.add = prepare(kAdd, {call.backend, terms, input, Attrs()});
+  if (call.out.size() > 3) {
+    const Metas total{call.out[3]};
+    const Attrs attrs = leading_sum_attrs(call.out[0], total[0].dtype);
+    parts.total = prepare(kReduceSum, {call.backend, input, total, attrs});
+  }
   return std::make_unique<InParts>(call, std::move(parts));
 }
 

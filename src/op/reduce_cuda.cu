@@ -176,8 +176,7 @@ template <class In, class Out>
 std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&form)[3]) {
   using A = Wide<In>;
   const ColumnPlan plan =
-      column_plan(form[0], form[1], form[2], Pack<In>::kSize,
-                  2 * backend_of(call).multiprocessors());
+      column_plan(form[0], form[1], form[2], Pack<In>::kSize, backend_of(call).multiprocessors(), 1);
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {

@@ -18,8 +18,9 @@ Dim front(const Shape& x, const std::vector<Dim>& dims) {
   return x.elements() / rest;
 }
 
-// Input: x. Attribute: shape; -1 in front stands for what the other dimensions leave of x's
-// elements, so that the node holds for any number of samples.
+// Input: x. Attributes: `stop`, 1 where no gradient goes back; `shape`, in which -1 in front stands
+// for what the other dimensions leave of x's elements, so that the node holds for any number of
+// samples.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("reshape", 1, 1, in, attrs);
   std::vector<Dim> dims = attrs.list("shape");
@@ -34,6 +35,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
 }
 
 Tensors gradient(const GradientCall& call) {
+  if (call.attrs.integer("stop", 0)) return Tensors(1);
   return {reshape(call.dout[0], call.in[0].shape().dims())};
 }
 
@@ -106,6 +108,12 @@ Tensor reshape(const Tensor& x, std::vector<Dim> shape) {
       (shape[0] == x.shape()[0] || (carries_rows(x) && whole(shape[0], x.shape()[0]))))
     shape[0] = -1;
   return apply(kReshape, {x}, {{"shape", std::move(shape)}})[0];
+}
+
+Tensor stop_gradient(const Tensor& x) {
+  std::vector<Dim> shape = x.shape().dims();
+  if (!shape.empty()) shape[0] = -1;
+  return apply(kReshape, {x}, {{"shape", std::move(shape)}, {"stop", int64_t{1}}})[0];
 }
 
 }  // namespace pl

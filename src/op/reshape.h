@@ -12,6 +12,8 @@ extern const Op kReshape;
 
 // One dimension may be -1: whatever is left. x itself when it has that shape.
 Tensor reshape(const Tensor& x, std::vector<Dim> shape);
+// x, as a constant to gradients.
+Tensor stop_gradient(const Tensor& x);
 
 namespace cpu {
 std::unique_ptr<Kernel> reshape_reference(const PrepareCall&);

@@ -25,13 +25,13 @@ template <typename Time>
 class FirstFit {
  public:
   // Returns the height, or gives up (-1) once it reaches `limit`, if that is not negative.
-  Bytes run(std::vector<Block>& blocks, const std::vector<int>& order, Bytes limit) {
+  Bytes run(std::vector<StorageBlock>& blocks, const std::vector<int>& order, Bytes limit) {
     ids_.clear();
     start_.clear();
     last_.clear();
     Bytes height = 0;
     for (int id : order) {
-      Block& block = blocks[index(id)];
+      StorageBlock& block = blocks[index(id)];
       place(blocks, id);
       height = std::max(height, block.at + block.bytes);
       if (limit >= 0 && height >= limit) return -1;
@@ -45,8 +45,8 @@ class FirstFit {
   // into vector comparisons, long ones first.
   static constexpr size_t kRun = 32, kShortRun = 8;
 
-  void place(std::vector<Block>& blocks, int id) {
-    Block& block = blocks[index(id)];
+  void place(std::vector<StorageBlock>& blocks, int id) {
+    StorageBlock& block = blocks[index(id)];
     const Time start = static_cast<Time>(block.start), last = static_cast<Time>(block.end);
     ByteOffset at = 0;
     const size_t count = ids_.size();
@@ -54,7 +54,7 @@ class FirstFit {
     auto look = [&](size_t from, size_t to) {
       for (size_t k = from; k < to && !found; ++k) {
         if (last_[k] < start || last < start_[k]) continue;
-        const Block& placed = blocks[index(ids_[k])];
+        const StorageBlock& placed = blocks[index(ids_[k])];
         found = placed.at - at >= block.bytes;
         if (!found) at = std::max(at, placed.at + placed.bytes);
       }
@@ -96,17 +96,17 @@ class FirstFit {
 };
 
 // Sort keys, larger first; ties keep the given order.
-using Key = double (*)(const Block&);
+using Key = double (*)(const StorageBlock&);
 constexpr Key kKeys[] = {
-    [](const Block& b) { return static_cast<double>(b.bytes); },
-    [](const Block& b) { return static_cast<double>(b.bytes) * (b.end - b.start + 1); },
-    [](const Block& b) { return static_cast<double>(b.end - b.start + 1); },
-    [](const Block& b) { return -static_cast<double>(b.start); },
-    [](const Block& b) { return static_cast<double>(b.bytes) / (b.start + 1); },
-    [](const Block& b) { return static_cast<double>(b.bytes) * (b.start + 1); },
+    [](const StorageBlock& b) { return static_cast<double>(b.bytes); },
+    [](const StorageBlock& b) { return static_cast<double>(b.bytes) * (b.end - b.start + 1); },
+    [](const StorageBlock& b) { return static_cast<double>(b.end - b.start + 1); },
+    [](const StorageBlock& b) { return -static_cast<double>(b.start); },
+    [](const StorageBlock& b) { return static_cast<double>(b.bytes) / (b.start + 1); },
+    [](const StorageBlock& b) { return static_cast<double>(b.bytes) * (b.start + 1); },
 };
 
-std::vector<int> order_by(const std::vector<Block>& blocks, Key key) {
+std::vector<int> order_by(const std::vector<StorageBlock>& blocks, Key key) {
   std::vector<std::pair<double, int>> keyed(blocks.size());
   for (size_t b = 0; b < blocks.size(); ++b) keyed[b] = {-key(blocks[b]), static_cast<int>(b)};
   std::sort(keyed.begin(), keyed.end());
@@ -117,13 +117,13 @@ std::vector<int> order_by(const std::vector<Block>& blocks, Key key) {
 }
 
 struct Fit {
-  std::vector<Block> blocks;
+  std::vector<StorageBlock> blocks;
   std::vector<int> order;
   Bytes height = -1;
 };
 
 template <typename Time>
-Fit first_fits(std::vector<Block>& blocks, Bytes bound) {
+Fit first_fits(std::vector<StorageBlock>& blocks, Bytes bound) {
   FirstFit<Time> fit;
   Fit best;
   for (Key key : kKeys) {
@@ -139,7 +139,7 @@ Fit first_fits(std::vector<Block>& blocks, Bytes bound) {
 template <typename Time>
 void promote(Fit& best, Bytes bound) {
   FirstFit<Time> fit;
-  std::vector<Block> blocks = best.blocks;
+  std::vector<StorageBlock> blocks = best.blocks;
   std::vector<int> order = best.order;
   for (int round = 0; round < kPromotionRounds && best.height > bound; ++round) {
     const Bytes height = fit.run(blocks, order, -1);
@@ -151,14 +151,14 @@ void promote(Fit& best, Bytes bound) {
   }
 }
 
-Bytes height_of(const std::vector<Block>& blocks) {
+Bytes height_of(const std::vector<StorageBlock>& blocks) {
   Bytes height = 0;
-  for (const Block& block : blocks) height = std::max(height, block.at + block.bytes);
+  for (const StorageBlock& block : blocks) height = std::max(height, block.at + block.bytes);
   return height;
 }
 
 template <typename Time>
-Bytes assign(std::vector<Block>& blocks, int steps, int effort) {
+Bytes assign(std::vector<StorageBlock>& blocks, int steps, int effort) {
   const auto live = live_bytes(blocks, steps);
   const Bytes bound = *std::max_element(live.begin(), live.end());
   Fit best = first_fits<Time>(blocks, bound);
@@ -189,7 +189,7 @@ Bytes assign(std::vector<Block>& blocks, int steps, int effort) {
 
 }  // namespace
 
-Bytes assign_addresses(std::vector<Block>& blocks, int steps, int effort) {
+Bytes assign_addresses(std::vector<StorageBlock>& blocks, int steps, int effort) {
   if (blocks.empty()) return 0;
   const bool narrow = steps <= std::numeric_limits<int16_t>::max();
   return narrow ? assign<int16_t>(blocks, steps, effort) : assign<int>(blocks, steps, effort);

@@ -37,7 +37,7 @@ constexpr size_t kMostLookedAt = 256;
 template <typename Size>
 class Fitting {
  public:
-  Fitting(const std::vector<Block>& blocks, Bytes capacity, Bytes unit)
+  Fitting(const std::vector<StorageBlock>& blocks, Bytes capacity, Bytes unit)
       : unit_(unit), capacity_(static_cast<Size>(capacity / unit)) {
     for (size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].bytes == 0) continue;
@@ -65,7 +65,7 @@ class Fitting {
       }
     return false;
   }
-  void write(std::vector<Block>& blocks) const {
+  void write(std::vector<StorageBlock>& blocks) const {
     for (size_t b = 0; b < ids_.size(); ++b) blocks[index(ids_[b])].at = offset_[b] * unit_;
   }
 
@@ -74,7 +74,7 @@ class Fitting {
   // stands at a start behind which, before the next start, a block ends.
   void find_sections() {
     std::vector<std::pair<int, int>> events;  // (time, 0: start, 1: end)
-    for (const Block& block : blocks_) {
+    for (const StorageBlock& block : blocks_) {
       events.emplace_back(block.start, 0);
       events.emplace_back(block.end, 1);
     }
@@ -84,7 +84,7 @@ class Fitting {
       if (events[e].second == 0 && events[e + 1].second == 1) times.push_back(events[e].first);
     std::vector<Bytes> total(std::max<size_t>(times.size(), 1), 0);
     for (size_t b = 0; b < blocks_.size(); ++b) {
-      const Block& block = blocks_[b];
+      const StorageBlock& block = blocks_[b];
       const auto first = std::lower_bound(times.begin(), times.end(), block.start);
       const auto last = std::upper_bound(times.begin(), times.end(), block.end);
       spans_.push_back(
@@ -119,7 +119,7 @@ class Fitting {
 
   void start(const std::array<Trait, 3>& taste) {
     auto traits = [&](int b) {
-      const Block& block = blocks_[index(b)];
+      const StorageBlock& block = blocks_[index(b)];
       const double width = block.end - block.start + 1;
       Size crowding = 0;
       for (int s = spans_[index(b)].first; s < spans_[index(b)].last; ++s)
@@ -301,9 +301,9 @@ class Fitting {
     Size low;
   };
 
-  std::vector<int> ids_;       // of the blocks with bytes
-  std::vector<Block> blocks_;  // those
-  std::vector<Size> sizes_;    // of those
+  std::vector<int> ids_;              // of the blocks with bytes
+  std::vector<StorageBlock> blocks_;  // those
+  std::vector<Size> sizes_;           // of those
   Bytes unit_;
   Size capacity_;
   std::vector<Span> spans_;  // per block
@@ -323,13 +323,13 @@ class Fitting {
 
 }  // namespace
 
-bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t visits) {
+bool fit_within(std::vector<StorageBlock>& blocks, Bytes capacity, int64_t visits) {
   Bytes unit = 0;
-  for (const Block& block : blocks) unit = std::gcd(unit, block.bytes);
+  for (const StorageBlock& block : blocks) unit = std::gcd(unit, block.bytes);
   if (unit == 0) unit = 1;
   auto fit = [&](auto fitting) {
     if (!fitting.run(visits)) return false;
-    for (Block& block : blocks) block.at = 0;  // those without bytes
+    for (StorageBlock& block : blocks) block.at = 0;  // those without bytes
     fitting.write(blocks);
     return true;
   };

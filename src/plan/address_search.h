@@ -8,6 +8,6 @@ namespace pl {
 // Sets the offsets of all blocks so that none ends above `capacity` and answers true; or answers
 // false, the offsets unchanged, when there is no such assignment or `visits` of blocks were not
 // enough.
-bool fit_within(std::vector<Block>& blocks, Bytes capacity, int64_t visits);
+bool fit_within(std::vector<StorageBlock>& blocks, Bytes capacity, int64_t visits);
 
 }  // namespace pl

@@ -14,10 +14,12 @@
 namespace pl::test {
 namespace {
 
-bool live_together(const Block& a, const Block& b) { return a.start <= b.end && b.start <= a.end; }
+bool live_together(const StorageBlock& a, const StorageBlock& b) {
+  return a.start <= b.end && b.start <= a.end;
+}
 
 // Every pair, and the height against the highest end.
-void expect_valid(const std::vector<Block>& blocks, Bytes height, Bytes alignment) {
+void expect_valid(const std::vector<StorageBlock>& blocks, Bytes height, Bytes alignment) {
   Bytes highest = 0;
   for (size_t a = 0; a < blocks.size(); ++a) {
     ASSERT_GE(blocks[a].at, 0) << "block " << a;
@@ -32,44 +34,44 @@ void expect_valid(const std::vector<Block>& blocks, Bytes height, Bytes alignmen
   ASSERT_EQ(height, highest);
 }
 
-Bytes bound_of(const std::vector<Block>& blocks, int steps) {
+Bytes bound_of(const std::vector<StorageBlock>& blocks, int steps) {
   const auto live = live_bytes(blocks, steps);
   return *std::max_element(live.begin(), live.end());
 }
 
 TEST(Addresses, OfNothingAreNothing) {
-  std::vector<Block> none;
+  std::vector<StorageBlock> none;
   EXPECT_EQ(assign_addresses(none, 0), 0);
   EXPECT_EQ(assign_addresses(none, 5), 0);
 }
 
 TEST(Addresses, OfAChainReuseTwoPlaces) {
-  std::vector<Block> blocks;
+  std::vector<StorageBlock> blocks;
   for (int s = 0; s < 20; ++s) blocks.push_back({s, s + 1, 64});
   EXPECT_EQ(assign_addresses(blocks, 21), 128);
   expect_valid(blocks, 128, 64);
 }
 
 TEST(Addresses, CountBothEndsOfALife) {
-  std::vector<Block> blocks{{0, 1, 64}, {1, 2, 64}, {2, 3, 64}};
+  std::vector<StorageBlock> blocks{{0, 1, 64}, {1, 2, 64}, {2, 3, 64}};
   EXPECT_EQ(live_bytes(blocks, 4), (std::vector<Bytes>{64, 128, 128, 64}));
   EXPECT_EQ(assign_addresses(blocks, 4), 128);
   EXPECT_EQ(blocks[0].at, blocks[2].at);
 }
 
 TEST(Addresses, OfBlocksWithoutBytesTakeNoRoom) {
-  std::vector<Block> blocks{{0, 5, 0}, {0, 5, 64}, {2, 3, 0}};
+  std::vector<StorageBlock> blocks{{0, 5, 0}, {0, 5, 64}, {2, 3, 0}};
   EXPECT_EQ(assign_addresses(blocks, 6), 64);
 }
 
 TEST(Addresses, AreTheSameEachTime) {
-  std::vector<Block> blocks;
+  std::vector<StorageBlock> blocks;
   Numbers numbers(9);
   for (int b = 0; b < 60; ++b) {
     const int start = numbers.below(40);
     blocks.push_back({start, start + numbers.below(12), 64 * (1 + numbers.below(20))});
   }
-  std::vector<Block> again = blocks;
+  std::vector<StorageBlock> again = blocks;
   EXPECT_EQ(assign_addresses(blocks, 52), assign_addresses(again, 52));
   for (size_t b = 0; b < blocks.size(); ++b) EXPECT_EQ(blocks[b].at, again[b].at);
 }
@@ -79,7 +81,7 @@ TEST(Addresses, NeverOverlapOnRandomBlocks) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Numbers numbers(seed);
     const int steps = 2 + numbers.below(60);
-    std::vector<Block> blocks;
+    std::vector<StorageBlock> blocks;
     for (int b = 1 + numbers.below(100); b > 0; --b) {
       const int start = numbers.below(steps);
       blocks.push_back(
@@ -99,13 +101,13 @@ TEST(Addresses, NeverOverlapOnRandomBlocks) {
 TEST(Addresses, WithinTheBoundAreFoundOrRefusedExactly) {
   // Where first fit by size leaves a hole: two long blocks around a step that fills everything
   // else.
-  std::vector<Block> blocks{{0, 2, 3}, {2, 4, 3}, {0, 1, 4}, {3, 4, 4}, {1, 3, 2}};
+  std::vector<StorageBlock> blocks{{0, 2, 3}, {2, 4, 3}, {0, 1, 4}, {3, 4, 4}, {1, 3, 2}};
   EXPECT_TRUE(fit_within(blocks, bound_of(blocks, 5), 1000));
   expect_valid(blocks, bound_of(blocks, 5), 1);
   EXPECT_FALSE(fit_within(blocks, bound_of(blocks, 5) - 1, 1000));
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Numbers numbers(seed);
-    std::vector<Block> few;
+    std::vector<StorageBlock> few;
     for (int b = 0; b < 5; ++b) {
       const int start = numbers.below(6);
       few.push_back({start, start + numbers.below(4), 1 + numbers.below(5)});
@@ -115,14 +117,15 @@ TEST(Addresses, WithinTheBoundAreFoundOrRefusedExactly) {
     Bytes least = 1000;
     do {
       Bytes height = 0;
-      std::vector<Block> placed;
+      std::vector<StorageBlock> placed;
       for (int id : order) {
-        Block block = few[index(id)];
+        StorageBlock block = few[index(id)];
         for (block.at = 0;; ++block.at) {
-          const bool free = std::none_of(placed.begin(), placed.end(), [&](const Block& other) {
-            return live_together(block, other) && block.at < other.at + other.bytes &&
-                   other.at < block.at + block.bytes;
-          });
+          const bool free =
+              std::none_of(placed.begin(), placed.end(), [&](const StorageBlock& other) {
+                return live_together(block, other) && block.at < other.at + other.bytes &&
+                       other.at < block.at + block.bytes;
+              });
           if (free) break;
         }
         placed.push_back(block);
@@ -139,7 +142,7 @@ TEST(Addresses, WithinTheBoundAreFoundOrRefusedExactly) {
 // ---- MiniMalloc's instances
 
 struct Instance {
-  std::vector<Block> blocks;
+  std::vector<StorageBlock> blocks;
   int steps = 0;
 };
 

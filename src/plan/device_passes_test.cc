@@ -127,6 +127,8 @@ TEST(DevicePasses, JoinProductsWithWhatFollows) {
   EXPECT_EQ(count(text, "layer_norm_gradient("), 0) << text;
   EXPECT_EQ(count(text, "layer_norm_parameter_gradient("), 0) << text;
   EXPECT_EQ(count(text, " = gelu_gradient("), 0) << text;
+  // Biases that are added to the residual branch: their gradients are sums of norms' dx.
+  EXPECT_EQ(count(text, " = reduce_sum("), 4) << text;  // those of three others, and the loss
 }
 
 TEST(DevicePasses, GiveTheSameStep) {
@@ -169,7 +171,9 @@ TEST(DevicePasses, DropABiasBeforeBatchNorm) {
   EXPECT_EQ(count(text, "with_bias=1"), 0) << text;
   EXPECT_EQ(count(text, " = moving_statistics("), 2) << text;
   for (const Node& node : graph.nodes)
-    if (node.op == "conv2d") EXPECT_EQ(node.in.size(), 2u) << text;
+    if (node.op == "conv2d") {
+      EXPECT_EQ(node.in.size(), 2u) << text;
+    }
 }
 
 // Someone else reads the convolution: its bias stays.

@@ -7,8 +7,8 @@
 //   (w, dy) -> conv2d_input_gradient -> d; (d, c) -> add    =>  (w, dy, c) -> ..._gradient_add
 //   (x, m, r, dy) -> layer_norm_parameter_gradient -> dg, db
 //   (x, g, m, r, dy) -> layer_norm_gradient -> d            =>  (x, g, m, r, dy, c) ->
-//   (d, c) -> add -> dx                                             layer_norm_gradients -> dx, dg,
-//   db
+//   (d, c) -> add -> dx                                             layer_norm_gradients
+//   dx -> reduce_sum -> s                                             -> dx, dg, db, s
 #include <algorithm>
 
 #include "op/attention.h"
@@ -17,13 +17,14 @@
 #include "op/layer_norm.h"
 #include "op/layer_norm_gradients.h"
 #include "op/matmul_fused.h"
+#include "op/reduce.h"
 #include "plan/passes.h"
 #include "plan/rewrite.h"
 
 namespace pl::pass {
 namespace {
 
-struct Fusion {
+struct ProductFusion {
   Graph& graph;
   std::vector<std::vector<NodeId>> readers = readers_of(graph);
   std::vector<bool> dropped = std::vector<bool>(graph.nodes.size(), false);
@@ -47,7 +48,7 @@ struct Fusion {
   }
 
   // The sum takes in the product, as `find` knows it, among its operands; of two the later one.
-  void join_sum(NodeId n, const Op& joined, NodeId (Fusion::*find)(ValueId) const) {
+  void join_sum(NodeId n, const Op& joined, NodeId (ProductFusion::*find)(ValueId) const) {
     Node& sum = graph.nodes[index(n)];
     if (sum.in[0] == sum.in[1] || meta(sum.in[0]) != meta(sum.in[1])) return;
     const NodeId first = (this->*find)(sum.in[0]), second = (this->*find)(sum.in[1]);
@@ -129,22 +130,40 @@ struct Fusion {
     joined.op = kLayerNormGradients.name;
     joined.in = std::move(in);
     joined.out = {dx, parameters[0], parameters[1]};
+    join_total(joined);
+  }
+
+  // The sum of dx over its rows, which the gradient of a bias is, in the same pass.
+  void join_total(Node& norm) {
+    const Meta& dx = meta(norm.out[0]);
+    for (NodeId reader : readers[index(norm.out[0])]) {
+      const Node& sum = graph.nodes[index(reader)];
+      if (sum.op != kReduceSum.name || dropped[index(reader)] ||
+          meta(sum.out[0]) != meta(norm.out[1]) ||
+          sum.attrs.list("axes").size() + 1 != dx.shape.dims().size() ||
+          sum.attrs.list("axes").back() + 2 != dx.shape.rank())
+        continue;
+      norm.attrs.set("sum", int64_t{1});
+      norm.out.push_back(sum.out[0]);
+      dropped[index(reader)] = true;
+      return;
+    }
   }
 };
 
 }  // namespace
 
 void fuse_product(Graph& graph) {
-  Fusion fusion{graph};
+  ProductFusion fusion{graph};
   const auto count = static_cast<NodeId>(graph.nodes.size());
   // Norms first: the sum of two gradients is theirs.
   for (NodeId n = 0; n < count; ++n)
     if (graph.nodes[index(n)].op == kLayerNormGradient.name) fusion.join_norm(n);
   for (NodeId n = 0; n < count; ++n) {
     if (fusion.dropped[index(n)]) continue;
-    if (graph.nodes[index(n)].op == "add") fusion.join_sum(n, kMatmulAdd, &Fusion::product);
+    if (graph.nodes[index(n)].op == "add") fusion.join_sum(n, kMatmulAdd, &ProductFusion::product);
     if (graph.nodes[index(n)].op == "add")
-      fusion.join_sum(n, kConv2dInputGradientAdd, &Fusion::pixel_product);
+      fusion.join_sum(n, kConv2dInputGradientAdd, &ProductFusion::pixel_product);
     if (graph.nodes[index(n)].op == kGeluGradient.name) fusion.join_gelu(n);
   }
   rebuild(graph, fusion.dropped);

@@ -94,7 +94,7 @@ void add_peak(const Graph& graph, const Laid& laid, Plan& plan) {
   const bool steps = at < laid.steps.size();
   const int loop = steps ? node_at(graph, laid, at).loop : -1;
   for (size_t b = 0; b < laid.layout.blocks.size(); ++b) {
-    const Block& block = laid.layout.blocks[b];
+    const StorageBlock& block = laid.layout.blocks[b];
     if (block.start > peak || block.end < peak) continue;
     const bool workspace = steps && static_cast<int>(b) == laid.layout.steps[at].workspace;
     if (workspace && loop >= 0) continue;  // the body says what is in it

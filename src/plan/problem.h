@@ -69,7 +69,7 @@ struct StepBlocks {
   int workspace = -1;
 };
 struct Layout {
-  std::vector<Block> blocks;  // `at` is unset; assign_addresses fills it
+  std::vector<StorageBlock> blocks;  // `at` is unset; assign_addresses fills it
   std::vector<StepBlocks> steps;
   std::vector<int> source_block;  // per value: its first block if it has no producer, else -1
   std::vector<int> final_block;   // per value: its block behind the last step if kept, else -1

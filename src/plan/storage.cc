@@ -4,10 +4,10 @@
 
 namespace pl {
 
-std::vector<Bytes> live_bytes(const std::vector<Block>& blocks, int steps) {
+std::vector<Bytes> live_bytes(const std::vector<StorageBlock>& blocks, int steps) {
   // A graph of aliases alone has no steps, but its inputs are there.
   std::vector<Bytes> live(static_cast<size_t>(std::max(steps, 1)) + 1, 0);
-  for (const Block& block : blocks) {
+  for (const StorageBlock& block : blocks) {
     live[static_cast<size_t>(block.start)] += block.bytes;
     live[static_cast<size_t>(block.end) + 1] -= block.bytes;
   }

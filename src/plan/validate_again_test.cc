@@ -120,9 +120,9 @@ TEST(ValidateAgain, NoticesOverlappingAddresses) {
       Solver solver;
       bool overlap = false;
       solver.addresses = [&](Layout& layout) {
-        Block& moved = layout.blocks[b];
+        StorageBlock& moved = layout.blocks[b];
         moved.at += by;
-        for (const Block& other : layout.blocks)
+        for (const StorageBlock& other : layout.blocks)
           overlap |= &other != &moved && other.start <= moved.end && moved.start <= other.end &&
                      other.at < moved.at + moved.bytes && moved.at < other.at + other.bytes;
       };
@@ -191,9 +191,9 @@ TEST(ValidateAgain, NoticesShortenedLivesInRandomPlans) {
     };
     solver.addresses = [&](Layout& layout) {
       if (cut == 0) return;
-      Block block = layout.blocks[cut - 1];
+      StorageBlock block = layout.blocks[cut - 1];
       const int end = whole.blocks[cut - 1].end;
-      for (const Block& other : layout.blocks)
+      for (const StorageBlock& other : layout.blocks)
         lost |= other.start == end && other.at < block.at + block.bytes &&
                 block.at < other.at + other.bytes;
     };

@@ -105,7 +105,7 @@ int64_t Optimizer::steps_done() const {
 }
 
 int64_t Optimizer::iterations() const {
-  return steps_done() / update_options().gradient_accumulation_steps.value_or(1);
+  return fitted + steps_done() / update_options().gradient_accumulation_steps.value_or(1);
 }
 
 Tensor Optimizer::scale_loss(const Tensor& loss) {

@@ -81,7 +81,7 @@ TEST(BatchNormalization, EvaluatesByMovingAveragesThatApproachTheBatch) {
   const Tensor x = numbers({16, 4, 4, 3}, 2, 1), y = labels(16, 3);
   const double before = model.evaluate(x, y)["loss"];
   const History history = model.fit(
-      x, y, {.batch_size = 16, .epochs = 40, .shuffle = false, .verbose = 0, .threads = 1});
+      x, y, {.batch_size = 16, .epochs = 40, .verbose = 0, .shuffle = false, .threads = 1});
   const double training = history.history.at("loss").back();
   EXPECT_GT(std::fabs(before - training), 1e-3);
   EXPECT_NEAR(model.evaluate(x, y)["loss"], training, 1e-5);
@@ -125,7 +125,7 @@ TEST(BatchNormalization, RefusesToSplitTheBatch) {
   Sequential model = small();
   const Tensor x = numbers({8, 4, 4, 3}, 1);
   const std::string message = refusal([&] {
-    model.fit(x, labels(8, 3), {.batch_size = 8, .split = 2, .verbose = 0, .threads = 1});
+    model.fit(x, labels(8, 3), {.batch_size = 8, .verbose = 0, .split = 2, .threads = 1});
   });
   EXPECT_NE(message.find("bn: batch_moments mixes the samples"), std::string::npos) << message;
   EXPECT_EQ(model.iterations(), 0);

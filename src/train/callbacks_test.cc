@@ -31,8 +31,8 @@ struct Tiny {
                      {.batch_size = 4,
                       .epochs = epochs,
                       .verbose = 0,
-                      .threads = 1,
-                      .callbacks = std::move(callbacks)});
+                      .callbacks = std::move(callbacks),
+                      .threads = 1});
   }
   Tensor x, y;
   Sequential model;
@@ -182,17 +182,17 @@ TEST(Callbacks, HooksComeInKerasOrder) {
   tiny.model.fit(tiny.x, tiny.y,
                  {.batch_size = 4,
                   .epochs = 2,
-                  .validation_data = {tiny.x, tiny.y},
                   .verbose = 0,
-                  .threads = 1,
-                  .callbacks = {diary}});
+                  .callbacks = {diary},
+                  .validation_data = {tiny.x, tiny.y},
+                  .threads = 1});
   EXPECT_EQ(diary->text, "T(E0(0<>1<>V(0[]1[])V)EE1(0<>1<>V(0[]1[])V)E)T");
 }
 
 TEST(Callbacks, SeeEvaluationAndPrediction) {
   Tiny tiny;
   const auto diary = std::make_shared<Diary>();
-  const EvaluateOptions options{.batch_size = 4, .threads = 1, .callbacks = {diary}};
+  const EvaluateOptions options{.batch_size = 4, .callbacks = {diary}, .threads = 1};
   const Results results = tiny.model.evaluate(tiny.x, tiny.y, options);
   EXPECT_EQ(diary->text, "V(0[]1[])V");
   diary->text.clear();
@@ -211,10 +211,10 @@ TEST(Callbacks, StopTrainingEndsTheEpochAfterTheBatch) {
   const History history = tiny.model.fit(tiny.x, tiny.y,
                                          {.batch_size = 4,
                                           .epochs = 3,
-                                          .validation_data = {tiny.x, tiny.y},
                                           .verbose = 0,
-                                          .threads = 1,
-                                          .callbacks = {diary, stop}});
+                                          .callbacks = {diary, stop},
+                                          .validation_data = {tiny.x, tiny.y},
+                                          .threads = 1});
   EXPECT_EQ(diary->text, "T(E0(0<>V(0[]1[])V)E)T");
   EXPECT_EQ(history.steps, 1);
 }
@@ -311,8 +311,8 @@ TEST(Callbacks, TheCopyOfEarlyStoppingIsOnTheBill) {
   Sequential model(Shape{256}, {Dense(16384), Dense(10, {.activation = "softmax"})});
   model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy"});
   const Bytes without = model.plan({.threads = 1}).process;
-  const FitOptions options{.threads = 1,
-                           .callbacks = {EarlyStopping({.restore_best_weights = true})}};
+  const FitOptions options{.callbacks = {EarlyStopping({.restore_best_weights = true})},
+                           .threads = 1};
   EXPECT_GE(model.plan(options).process - without, model.count_params() * 4);
   EXPECT_LE(model.plan(options).process - without, model.count_params() * 4 + 4096);
 }

@@ -155,7 +155,7 @@ Trained train(Model model, const std::string& where, Budget memory = {}) {
                  .metrics = {"accuracy"},
                  .device = where});
   const Tensor x = pattern({40, 6, 6, 1}, 1), y = labels(40, 5);
-  FitOptions options{.batch_size = 8, .epochs = 2, .memory = memory, .verbose = 0, .threads = 1};
+  FitOptions options{.batch_size = 8, .epochs = 2, .verbose = 0, .memory = memory, .threads = 1};
   options.validation_split = 0.2;
   model.fit(x, y, options);
   options.epochs = 1;
@@ -202,7 +202,7 @@ TEST_F(OnDevice, TheBudgetIsOfTheDevice) {
   Sequential model(Shape{64}, {Dense(512, {.activation = "relu"}), Dense(512), Dense(4)});
   model.compile({.loss = "mse", .device = kName});
   const Tensor x = pattern({1024, 64}, 1), y = pattern({1024, 4}, 2);
-  const FitOptions free{.batch_size = 1024, .shuffle = false, .verbose = 0};
+  const FitOptions free{.batch_size = 1024, .verbose = 0, .shuffle = false};
   const PlanReport plan = model.plan(x, y, free);
   const Tensors start = model.get_weights();
   const History wide = model.fit(x, y, free);
@@ -271,10 +271,10 @@ TEST_F(OnDevice, CallbacksReadAndWriteWeights) {
     model.fit(x, y,
               {.batch_size = 4,
                .epochs = 6,
-               .validation_split = 0.25,
                .verbose = 0,
-               .threads = 1,
-               .callbacks = {watch, EarlyStopping({.patience = 1, .restore_best_weights = true})}});
+               .callbacks = {watch, EarlyStopping({.patience = 1, .restore_best_weights = true})},
+               .validation_split = 0.25,
+               .threads = 1});
     EXPECT_TRUE(watch->moved);
     return model.get_weights();
   };

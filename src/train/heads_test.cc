@@ -44,7 +44,7 @@ struct Samples {
   Tensor x, numbers, labels, weights;
 };
 
-const FitOptions kFit{.batch_size = 6, .epochs = 2, .shuffle = false, .verbose = 0, .threads = 1};
+const FitOptions kFit{.batch_size = 6, .epochs = 2, .verbose = 0, .shuffle = false, .threads = 1};
 
 Sequential network(const char* activation = "linear") {
   return Sequential(Shape{4},
@@ -135,8 +135,8 @@ TEST(Heads, LogsNameOutputsAndCountRepeatedMetrics) {
   model.compile({.optimizer = SGD(),
                  .loss = "mse",
                  .metrics = {{"two", {"mae", metrics::of_loss(losses::MeanSquaredError(), "mae")}}},
-                 .dtype = kWide,
-                 .weighted_metrics = {{"two", {"mae"}}}});
+                 .weighted_metrics = {{"two", {"mae"}}},
+                 .dtype = kWide});
   const Results results = model.evaluate(data.x, {data.numbers, data.numbers});
   std::string names;
   for (const auto& [name, value] : results) names += name + " ";

@@ -40,6 +40,8 @@ Model::Model(const Symbolic& input, const Symbolic& output)
 Model::Model(const std::vector<Symbolic>& inputs, const std::vector<Symbolic>& outputs) : Model() {
   state_->name = "functional";
   state_->network = Network(inputs, outputs);
+  state_->inputs = inputs;
+  state_->outputs = outputs;
   if (!state_->network.built())
     throw UserError("[build] expected outputs made by layers, received an input alone");
 }
@@ -96,12 +98,19 @@ void expect_count(const char* what, size_t outputs, size_t given) {
 
 std::vector<MetricList> metrics_of(const MetricChoices& choices,
                                    const std::vector<std::string>& outputs, const char* what) {
+  if (!choices.in_order.empty()) {
+    expect_count(what, outputs.size(), choices.in_order.size());
+    return choices.in_order;
+  }
   if (choices.only.empty()) return by_output(choices.by_name, outputs, MetricList(), what);
-  if (outputs.size() > 1)
+  if (outputs.size() == 1) return {choices.only};
+  if (choices.only.size() != outputs.size())
     throw UserError("[compile] " + std::string(what) + ": expected lists by the outputs' names, " +
                     "{{\"" + outputs[0] + "\", {\"accuracy\"}}}, received one list for " +
                     std::to_string(outputs.size()) + " outputs");
-  return {choices.only};
+  std::vector<MetricList> each;
+  for (const Metric& metric : choices.only) each.push_back({metric});
+  return each;
 }
 
 // `outputs`: their names.
@@ -148,6 +157,7 @@ std::shared_ptr<DeviceSpace> device_for(const CompileOptions& options) {
 }  // namespace
 
 void Model::compile(const CompileOptions& options) {
+  state_->require_idle("compile");
   // A Sequential that waits for its input shape has one output; what a subclass has is known when
   // it is built.
   const bool built = state_->network.built(), custom = state_->custom();
@@ -179,8 +189,9 @@ void Model::compile(const CompileOptions& options) {
       Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads), options.remat};
   state_->compiled->run_eagerly = options.run_eagerly;
   state_->compiled->fuse = options.fuse;
+  optimizer->inner().fitted = 0;
   state_->last.reset();  // before the device that it is for
-  state_->running.reset();
+  state_->held_session.reset();
   state_->device = std::move(device);
   state_->deterministic = options.deterministic;
   if (built) state_->network.settle_trainable();
@@ -211,6 +222,35 @@ LayerRef Model::get_layer(const std::string& name) const {
     if (layer->name == name) return layer;
   state_->require_built("get_layer");
   return state_->network.get_layer(name);
+}
+
+std::vector<LayerRef> Model::layers() const {
+  if (!state_->layers.empty()) return state_->layers;
+  std::vector<LayerRef> list;
+  for (const Network::Place& place : state_->network.places())
+    if (!place.inside) list.emplace_back(place.layer);
+  return list;
+}
+
+namespace {
+
+const std::vector<Symbolic>& symbols_of(const ModelState& state, const char* call,
+                                        const std::vector<Symbolic>& symbols) {
+  state.require_built(call);
+  if (symbols.empty())
+    throw UserError(
+        "[" + std::string(call) + "] " + state.name +
+        ": expected a model made of symbols, received a class with a call() of its own");
+  return symbols;
+}
+
+}  // namespace
+
+std::vector<Symbolic> Model::inputs() const {
+  return symbols_of(*state_, "inputs", state_->inputs);
+}
+std::vector<Symbolic> Model::outputs() const {
+  return symbols_of(*state_, "outputs", state_->outputs);
 }
 
 void Model::set_trainable(bool trainable) {
@@ -252,6 +292,12 @@ void Model::save_weights(const std::string& path) {
 
 void Model::load_weights(const std::string& path) {
   state_->require_built("load_weights");
+  if (has_checkpoint(path)) {
+    const Checkpoint checkpoint(path);
+    check_weights(checkpoint.tensors(), state_->layout(false), true);
+    pl::load_weights(checkpoint.tensors(), state_->weights_to_write());
+    return;
+  }
   const SafetensorsFile file(path);
   check_weights(file, state_->layout(false));
   pl::load_weights(file, state_->weights_to_write());
@@ -282,7 +328,7 @@ void Model::load_checkpoint(const std::string& folder) {
   if (with_slots) state_->require_compiled("load_checkpoint");
   const VariableLayout layout = with_slots ? state_->layout(true) : weights;
   checkpoint.verify(layout);
-  state_->running.reset();
+  state_->held_session.reset();
   Variables& variables = state_->weights_to_write();
   variables.adopt(layout);
   checkpoint.load(variables);
@@ -291,6 +337,7 @@ void Model::load_checkpoint(const std::string& folder) {
   state_->steps = saved.steps_before + saved.position.steps;
   state_->epochs = saved.epochs_before + saved.position.epoch - 1;
   if (with_slots) state_->compiled->optimizer->inner().learning_rate = saved.learning_rate;
+  if (state_->compiled) state_->compiled->optimizer->inner().fitted = iterations();
 }
 
 std::vector<WeightInfo> Model::weights() {

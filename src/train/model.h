@@ -71,32 +71,39 @@ struct LossWeights {
   std::vector<std::pair<std::string, double>> by_name;
 };
 
-// Of a model with one output, or by the outputs' names: {{"price", {"mae"}}, ...}.
+// Of a model with one output; of several one for each, in order, or a list for each: {{"mae"},
+// {"accuracy", "auc"}}; or by the outputs' names: {{"price", {"mae"}}, ...}.
 struct MetricChoices {
   MetricChoices() = default;
+  // A template, so that {{"mae"}, {"auc"}} is a list of two metrics, which means the same.
+  template <class List = MetricList>
+  requires(std::same_as<List, MetricList>) MetricChoices(std::initializer_list<List> each)
+      : in_order(each) {}
   MetricChoices(std::initializer_list<Metric> list) : only(list) {}
   MetricChoices(MetricList list) : only(std::move(list)) {}
   MetricChoices(std::initializer_list<std::pair<const char*, MetricList>> each)
       : by_name(each.begin(), each.end()) {}
   MetricList only;
+  std::vector<MetricList> in_order;
   std::vector<std::pair<std::string, MetricList>> by_name;
 };
 
+// In the order of Keras's arguments; what Keras does not have is behind them.
 struct CompileOptions {
   OptimizerChoice optimizer = {};  // none: Keras's default, RMSprop()
   LossChoices loss = {};           // required
+  LossWeights loss_weights = {};   // of the outputs; 1 by default
   MetricChoices metrics = {};
-  Policy dtype = Dtype::float32;        // float32, float64, kMixedBfloat16 or kMixedFloat16
-  LossWeights loss_weights = {};        // of the outputs; 1 by default
   MetricChoices weighted_metrics = {};  // as metrics, with the samples' weights
-  // Checkpointing by hand, beside what the planner does: layers, by path or pattern ("block_*"),
-  // or "full", whose activations are computed again for the backward part. See model/remat.h.
-  std::vector<std::string> remat = {};
   // Op by op: the code of layers and steps runs anew on the values of every batch, so that it can
   // print and be stepped through; slower, and without the planner's help to stay within memory:
   // what plan() says of such a run is an upper bound, that of the ops as they are called with every
   // value that a tape holds, and not the bytes that are then used.
   bool run_eagerly = false;
+  Policy dtype = Dtype::float32;  // float32, float64, kMixedBfloat16 or kMixedFloat16
+  // Checkpointing by hand, beside what the planner does: layers, by path or pattern ("block_*"),
+  // or "full", whose activations are computed again for the backward part. See model/remat.h.
+  std::vector<std::string> remat = {};
   bool fuse = true;  // false: a planned step runs its ops one by one as they were called
   // "cuda" or "cuda:1": weights, optimiser and steps are on that GPU, and `memory` is of its
   // memory; empty: the device in scope (pl::device), else the processor.
@@ -136,34 +143,35 @@ struct Data {
   std::shared_ptr<const Dataset> dataset;
 };
 
+// In the order of Keras's arguments; what Keras does not have is behind them.
 struct FitOptions {
   int64_t batch_size = 32;
   int64_t epochs = 1;
-  Budget memory = {};     // "128MiB": the most that the whole process may hold
-  bool recompute = true;  // to stay within it, activations may be computed a second time
-  int64_t split =
-      0;  // and the batch be worked off in parts: 0 as needed, 1 never, or so many parts
+  int verbose = 1;                          // 0 silent, 1 progress bar, 2 one line per epoch
+  std::vector<CallbackRef> callbacks = {};  // callbacks.h
+  double validation_split = 0;              // share of samples kept for validation: the last ones
   Data validation_data = {};
-  double validation_split = 0;  // share of samples kept for validation: the last ones
   bool shuffle = true;
-  uint64_t seed = 0;  // of shuffles and dropout, and of the weights if these do not exist yet
-  int verbose = 1;    // 0 silent, 1 progress bar, 2 one line per epoch
-  int threads = 0;    // 0: as in the last call; all cores at first
-  std::optional<double> x_scale = {};  // multiplies x; default: as in the last call, 1 at first
-  // Of each sample in the loss: (samples,), or for each position (samples, T); by output if need
-  // be.
-  Values sample_weight = {};
   // Of each class in the loss, for targets that are one class a sample; 1 for a class that is not
   // named. Of training samples only.
   std::map<int64_t, double> class_weight = {};
+  // Of each sample in the loss: (samples,), or for each position (samples, T); by output if need
+  // be.
+  Values sample_weight = {};
   int64_t initial_epoch = 0;  // epochs before this one are done already
   // 0: one pass over the samples. Else the next epoch goes on where one ends; where the samples
   // end, they begin anew (Keras cuts that epoch short and warns).
   int64_t steps_per_epoch = 0;
-  int64_t validation_steps = 0;             // of validation data: the first so many batches; 0: all
-  int64_t validation_batch_size = 0;        // 0: as batch_size
-  int64_t validation_freq = 1;              // after every so many epochs
-  std::vector<CallbackRef> callbacks = {};  // callbacks.h
+  int64_t validation_steps = 0;       // of validation data: the first so many batches; 0: all
+  int64_t validation_batch_size = 0;  // 0: as batch_size
+  int64_t validation_freq = 1;        // after every so many epochs
+  Budget memory = {};                 // "128MiB": the most that the whole process may hold
+  bool recompute = true;  // to stay within it, activations may be computed a second time
+  int64_t split =
+      0;  // and the batch be worked off in parts: 0 as needed, 1 never, or so many parts
+  uint64_t seed = 0;  // of shuffles and dropout, and of the weights if these do not exist yet
+  int threads = 0;    // 0: as in the last call; all cores at first
+  std::optional<double> x_scale = {};  // multiplies x; default: 1
 };
 
 // One batch: all samples given.
@@ -178,12 +186,12 @@ struct BatchOptions {
 
 struct EvaluateOptions {
   int64_t batch_size = 32;
-  int64_t steps = 0;  // the first so many batches; 0: all
+  Values sample_weight = {};                // not for predict
+  int64_t steps = 0;                        // the first so many batches; 0: all
+  std::vector<CallbackRef> callbacks = {};  // their on_test_* or on_predict_* hooks
   Budget memory = {};
   int threads = 0;
-  std::optional<double> x_scale = {};
-  Values sample_weight = {};                // not for predict
-  std::vector<CallbackRef> callbacks = {};  // their on_test_* or on_predict_* hooks
+  std::optional<double> x_scale = {};  // default: as in the last fit
 };
 using PredictOptions = EvaluateOptions;
 
@@ -236,8 +244,8 @@ class Model {
   History fit(const Values& x, const Values& y, const FitOptions& options = {});
   History fit(Source& data, const FitOptions& options = {});
   // Elements are batches: x, or x and y, or these and sample weights. Its own batches and order are
-  // taken, batch_size and shuffle are not. Data without end or of unknown number need
-  // steps_per_epoch.
+  // taken, batch_size and shuffle are not. Data without end need steps_per_epoch; data of
+  // unknown number are read through once before, so that all batch sizes are planned.
   History fit(const Dataset& data, const FitOptions& options = {});
 
   Results evaluate(const Values& x, const Values& y, const EvaluateOptions& options = {});
@@ -269,7 +277,8 @@ class Model {
   std::string summary(const SummaryOptions& options = {});
   WhatIfReport what_if(const SummaryOptions& options);  // its last part as figures
 
-  // Safetensors, with the names of the command line: "conv2d/kernel".
+  // Safetensors, with the names of the command line: "conv2d/kernel". Weights are loaded from such
+  // a file or from a checkpoint's folder.
   void save_weights(const std::string& path);
   void load_weights(const std::string& path);
 
@@ -298,6 +307,11 @@ class Model {
   void set_name(std::string name);
   // By name or path ("inner/dense"). Throws UserError.
   LayerRef get_layer(const std::string& name) const;
+  std::vector<LayerRef> layers() const;  // in the order of their first calls
+  // The symbols that it was made of; a Sequential's, once it is built. Models that share some of
+  // its layers can be made of them, see LayerRef::output(). Throws UserError for a subclass.
+  std::vector<Symbolic> inputs() const;
+  std::vector<Symbolic> outputs() const;
   void set_trainable(bool trainable);  // of all its layers; for fit(), compile() settles it
 
   // For shapes of one sample; without it a model is built by the first data it sees. `dtypes`: of
@@ -338,6 +352,9 @@ class Model {
   // For these: compile()'s losses of a prediction, with what regularizers add; its metrics.
   Tensor compute_loss(const StepData& data, const Tensor& y_pred);
   Tensor compute_loss(const StepData& data, const Tensors& y_pred);
+  // What regularizers and layers' add_loss() give, of the forward pass in this step; compute_loss()
+  // has them already.
+  Tensors losses();
   TensorLogs compute_metrics(const StepData& data, const Tensor& y_pred);
   TensorLogs compute_metrics(const StepData& data, const Tensors& y_pred);
   std::shared_ptr<ModelState> state_;  // shared with models that were made of this one

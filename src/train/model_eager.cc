@@ -278,6 +278,7 @@ Tensor Model::compute_loss(const StepData& data, const Tensors& y_pred) {
   return step_of(*state_, "compute_loss").loss(data, y_pred);
 }
 
+Tensors Model::losses() { return step_of(*state_, "losses").losses(); }
 TensorLogs Model::compute_metrics(const StepData& data, const Tensor& y_pred) {
   return compute_metrics(data, Tensors{y_pred});
 }

@@ -52,8 +52,8 @@ TEST(Misuse, ValidationDataNeedBothHalves) {
   const Samples data;
   Sequential model = small();
   const auto lone = tensor_source(data.x);
-  EXPECT_THROW(model.fit(data.x, data.y, {.validation_data = *lone, .verbose = 0}), UserError);
-  EXPECT_THROW(model.fit(data.x, data.y, {.validation_data = {Tensor(), data.y}, .verbose = 0}),
+  EXPECT_THROW(model.fit(data.x, data.y, {.verbose = 0, .validation_data = *lone}), UserError);
+  EXPECT_THROW(model.fit(data.x, data.y, {.verbose = 0, .validation_data = {Tensor(), data.y}}),
                Error);
 }
 
@@ -100,7 +100,7 @@ TEST(Misuse, ALossThatIsNaNNamesTheStepAndTheFirstLayer) {
   model.set_weights(weights);
   for (int64_t split : {1, 2}) {
     const std::string text = message_of(
-        [&] { model.fit(data.x, data.y, {.split = split, .verbose = 0, .threads = 1}); });
+        [&] { model.fit(data.x, data.y, {.verbose = 0, .split = split, .threads = 1}); });
     expect_in("[fit] step 1: the loss is not finite: overflows is the first layer", text);
     expect_in("lower the optimizer's learning_rate", text);
   }

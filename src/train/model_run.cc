@@ -21,8 +21,8 @@ constexpr Bytes kHistoryBytes = 128;
 
 // Tensors in the order of `names`, by which they are given or not. `outputs` without a target are
 // not among the names.
-std::vector<NamedTensor> in_order(const Values& values, const std::vector<std::string>& names,
-                                  const char* what) {
+std::vector<NamedTensor> in_order(const char* call, const Values& values,
+                                  const std::vector<std::string>& names, const char* what) {
   std::vector<NamedTensor> list = values.list;
   bool named = !list.empty();
   for (const NamedTensor& entry : list) named = named && !entry.name.empty();
@@ -36,7 +36,7 @@ std::vector<NamedTensor> in_order(const Values& values, const std::vector<std::s
       for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
       for (const NamedTensor& entry : values.list)
         given += (given.empty() ? "" : ", ") + entry.name;
-      throw UserError("[fit] " + std::string(what) + ": expected values for " + known +
+      throw UserError("[" + std::string(call) + "] " + what + ": expected values for " + known +
                       ", received " + given);
     }
   }
@@ -56,12 +56,13 @@ std::vector<std::string> target_names(const ModelState& state) {
   return names;
 }
 
-std::unique_ptr<Source> source_of(const ModelState& state, const Values& x, const Values& y,
-                                  const Values& weights) {
+std::unique_ptr<Source> source_of(const char* call, const ModelState& state, const Values& x,
+                                  const Values& y, const Values& weights) {
   if (x.empty()) throw DataError("[data] tensor x: expected values, received none");
   const std::vector<std::string> targets = target_names(state);
-  return tensor_source(in_order(x, state.network.input_names(), "x"), in_order(y, targets, "y"),
-                       in_order(weights, targets, "sample_weight"));
+  return tensor_source(in_order(call, x, state.network.input_names(), "x"),
+                       in_order(call, y, targets, "y"),
+                       in_order(call, weights, targets, "sample_weight"));
 }
 
 bool weighted(const Source& source) {
@@ -84,8 +85,9 @@ class FitSources {
       if (given.dataset)
         validation = own(dataset_source(*given.dataset, options.validation_steps));
       else
-        validation = given.source ? given.source
-                                  : own(source_of(state, given.x, given.y, given.sample_weight));
+        validation = given.source
+                         ? given.source
+                         : own(source_of("fit", state, given.x, given.y, given.sample_weight));
     } else if (split > 0) {
       const auto at =
           static_cast<int64_t>(std::floor(static_cast<double>(data.size()) * (1 - split)));
@@ -175,6 +177,18 @@ int64_t checked_steps(const char* call, int64_t steps) {
                     std::to_string(steps));
   return steps;
 }
+
+// While it lives, fit() runs.
+class Running {
+ public:
+  explicit Running(ModelState& state) : state_(state) { state_.running = "fit"; }
+  ~Running() { state_.running = nullptr; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  ModelState& state_;
+};
 
 // Weights that stateful layers carry from batch to batch.
 std::vector<size_t> carried_weights(const Network& network) {
@@ -270,7 +284,7 @@ class TestCallbacks : public CallbackList {
 }  // namespace
 
 History Model::fit(const Values& x, const Values& y, const FitOptions& options) {
-  return fit(*source_of(*state_, x, y, options.sample_weight), options);
+  return fit(*source_of("fit", *state_, x, y, options.sample_weight), options);
 }
 
 Data::Data(const Dataset& batches) : dataset(std::make_shared<const Dataset>(batches)) {}
@@ -280,6 +294,8 @@ History Model::fit(const Dataset& data, const FitOptions& options) {
 }
 
 History Model::fit(Source& data, const FitOptions& given) {
+  state_->require_idle("fit");
+  const Running running(*state_);
   const Bytes peak_before = process_peak();
   const FitOptions options = as_batched(data, given);
   const FitSources sources(*state_, data, options);
@@ -345,11 +361,12 @@ History Model::fit(Source& data, const FitOptions& given) {
   if (state_->device) history.measured_process = measured_peak(&state_->where());
   if (!training.nan_is_handled) require_finite(result, session.variables());
   call.keep(std::move(session));
+  optimizer().fitted = iterations();
   return history;
 }
 
 Results Model::evaluate(const Values& x, const Values& y, const EvaluateOptions& options) {
-  return evaluate(*source_of(*state_, x, y, options.sample_weight), options);
+  return evaluate(*source_of("evaluate", *state_, x, y, options.sample_weight), options);
 }
 
 Results Model::evaluate(const Dataset& data, const EvaluateOptions& options) {
@@ -382,7 +399,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
 }
 
 Tensor Model::predict(const Values& x, const PredictOptions& options) {
-  return predict(*source_of(*state_, x, {}, {}), options);
+  return predict(*source_of("predict", *state_, x, {}, {}), options);
 }
 
 Tensor Model::predict(const Dataset& data, const PredictOptions& options) {
@@ -398,7 +415,7 @@ Tensor Model::predict(Source& data, const PredictOptions& options) {
 }
 
 Tensors Model::predict_all(const Values& x, const PredictOptions& options) {
-  return predict_all(*source_of(*state_, x, {}, {}), options);
+  return predict_all(*source_of("predict", *state_, x, {}, {}), options);
 }
 
 Tensors Model::predict_all(const Dataset& data, const PredictOptions& options) {
@@ -467,14 +484,14 @@ Results Model::train_on_batch(const Values& x, const Values& y, const BatchOptio
   const OneBatch scope(*state_);
   const History history = fit(x, y,
                               {.batch_size = rows_of(x),
-                               .memory = options.memory,
-                               .shuffle = false,
-                               .seed = options.seed,
                                .verbose = 0,
-                               .threads = options.threads,
-                               .x_scale = options.x_scale,
+                               .shuffle = false,
+                               .class_weight = options.class_weight,
                                .sample_weight = options.sample_weight,
-                               .class_weight = options.class_weight});
+                               .memory = options.memory,
+                               .seed = options.seed,
+                               .threads = options.threads,
+                               .x_scale = options.x_scale});
   Results results;
   for (const auto& [name, values] : history.history) results[name] = values.back();
   return results;
@@ -484,10 +501,10 @@ Results Model::test_on_batch(const Values& x, const Values& y, const BatchOption
   const OneBatch scope(*state_);
   return evaluate(x, y,
                   {.batch_size = rows_of(x),
+                   .sample_weight = options.sample_weight,
                    .memory = options.memory,
                    .threads = options.threads,
-                   .x_scale = options.x_scale,
-                   .sample_weight = options.sample_weight});
+                   .x_scale = options.x_scale});
 }
 
 Tensor Model::predict_on_batch(const Values& x, const BatchOptions& options) {
@@ -499,7 +516,7 @@ Tensor Model::predict_on_batch(const Values& x, const BatchOptions& options) {
 }
 
 PlanReport Model::plan(const Values& x, const Values& y, const FitOptions& options) {
-  return plan(*source_of(*state_, x, y, options.sample_weight), options);
+  return plan(*source_of("plan", *state_, x, y, options.sample_weight), options);
 }
 
 PlanReport Model::plan(const Dataset& data, const FitOptions& options) {

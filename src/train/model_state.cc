@@ -49,7 +49,7 @@ void ModelState::build(const std::vector<Shape>& inputs, const std::vector<Dtype
     if (inputs.size() != 1)
       throw UserError("[build] " + name + ": expected one input, received " +
                       std::to_string(inputs.size()));
-    network = chain(inputs[0], layers, name);
+    network = chain(inputs[0], layers, name, &this->inputs, &outputs);
   } else {
     const LayerRef own = subclass(dtypes);
     own->name = name;
@@ -73,6 +73,14 @@ void ModelState::build_for(const Source& data) {
   build(shapes, dtypes);
 }
 
+void ModelState::require_idle(const char* call) const {
+  if (running)
+    throw UserError("[" + std::string(call) + "] expected to be called between two calls of " +
+                    running +
+                    "(), received a call from a callback of one that runs; stop it with "
+                    "model->stop_training = true, and call " +
+                    call + "() behind it");
+}
 void ModelState::require_built(const char* call) const {
   if (network.built()) return;
   if (custom())
@@ -235,7 +243,7 @@ bool ModelState::trains(size_t weight) const {
 }
 
 ModelState::~ModelState() {
-  running.reset();
+  held_session.reset();
   if (variables && !variables->on_host()) {
     last.reset();
     device.reset();
@@ -273,25 +281,33 @@ void ModelState::add_member(const std::shared_ptr<Layer>& layer, const std::vect
   variables.reset();
   traced_variables.reset();
   last.reset();
-  running.reset();
+  held_session.reset();
   fresh_optimizer = true;
   build(inputs, input_dtypes);
 }
 
+namespace {
+
+const char* call_of(StepKind kind) { return kind == StepKind::train ? "fit" : name_of(kind); }
+
+}  // namespace
+
 ModelCall::ModelCall(ModelState& state, const Needs& needs)
     : state_(state), needs_(needs), compiled_(state.settings()) {
   if (needs.batch < 1)
-    throw UserError("[fit] batch_size: expected a positive number, received " +
+    throw UserError("[" + std::string(call_of(needs.kind)) +
+                    "] batch_size: expected a positive number, received " +
                     std::to_string(needs.batch));
   const bool training = needs.kind == StepKind::train;
   for (const Source* source : {needs.data, needs.validation})
     if (source && needs.kind != StepKind::predict && !state.custom() &&
         fields_of(*source, Role::y).empty())
-      throw UserError("[fit] expected samples with targets, received x alone");
+      throw UserError("[" + std::string(call_of(needs.kind)) +
+                      "] expected samples with targets, received x alone");
   if (needs.data) state.build_for(*needs.data);
   state.require_built("plan");
   if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
-  const double x_scale = needs.x_scale.value_or(state.x_scale);
+  const double x_scale = needs.x_scale.value_or(training ? 1 : state.x_scale);
   if (needs.data) {
     sample_ = sample_of(*needs.data, state.network, compiled_, x_scale);
     batch_ = std::min(needs.batch, needs.data->size());
@@ -361,12 +377,12 @@ SessionPlan ModelCall::plan_other(const Network& network, const Compiled& compil
 
 void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want_max_batch) {
   const Backend& backend = state_.where();
-  if (state_.running && state_.running->first == wanted && !want_max_batch) {
-    session_.emplace(std::move(state_.running->second));
-    state_.running.reset();
+  if (state_.held_session && state_.held_session->first == wanted && !want_max_batch) {
+    session_.emplace(std::move(state_.held_session->second));
+    state_.held_session.reset();
     return;
   }
-  state_.running.reset();
+  state_.held_session.reset();
   options.memory = plan_memory(state_.where(), state_.bytes_on_device());
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
@@ -432,7 +448,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
 
 void ModelCall::keep(Session session) {
   if (state_.device && state_.one_batch)
-    state_.running.emplace(key(batch_), std::move(session));
+    state_.held_session.emplace(key(batch_), std::move(session));
   else
     keep_plan(session.take_plan());
 }

@@ -40,8 +40,10 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   Network network;
   std::optional<Compiled> compiled;
   double x_scale = 1;
-  int64_t steps = 0, epochs = 0;  // since compile()
-  bool fresh_optimizer = true;    // slots, if any, are not this optimiser's
+  int64_t steps = 0, epochs = 0;          // since compile()
+  bool fresh_optimizer = true;            // slots, if any, are not this optimiser's
+  const char* running = nullptr;          // "fit", while it runs: a callback may not start another
+  std::vector<Symbolic> inputs, outputs;  // that it was made of
 
   Model* self = nullptr;                                           // whose state it is
   std::function<LayerRef(std::vector<Dtype>)> subclass = nullptr;  // its call() as a layer
@@ -69,7 +71,7 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::optional<std::pair<PlanKey, SessionPlan>> last;
   // On a device, of a call for one batch: its session, memory and all, since recording it anew
   // takes longer than the step. Any other call lets go of it.
-  std::optional<std::pair<PlanKey, Session>> running;
+  std::optional<std::pair<PlanKey, Session>> held_session;
   bool one_batch = false;  // such a call is under way
 
   // What compile() settles of the outputs, once these are known.
@@ -80,6 +82,7 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   void build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dtypes = {});
   void build_for(const Source& data);
   void require_built(const char* call) const;
+  void require_idle(const char* call) const;
   const Compiled& require_compiled(const char* call) const;
   Backend& use_backend(int threads);
   Backend& where() const;         // after that

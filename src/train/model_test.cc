@@ -115,10 +115,10 @@ TEST(Model, TwoFitsEqualOneLongerFitBitForBit) {
   for (bool shuffle : {false, true}) {
     Sequential one = classifier(), two = classifier();
     one.fit(data.x, data.y,
-            {.epochs = 4, .shuffle = shuffle, .seed = 5, .verbose = 0, .threads = 1});
+            {.epochs = 4, .verbose = 0, .shuffle = shuffle, .seed = 5, .threads = 1});
     for (int part = 0; part < 2; ++part) {
       two.fit(data.x, data.y,
-              {.epochs = 2, .shuffle = shuffle, .seed = 5, .verbose = 0, .threads = 1});
+              {.epochs = 2, .verbose = 0, .shuffle = shuffle, .seed = 5, .threads = 1});
       two.evaluate(data.x, data.y);
       two.predict(data.x);
     }
@@ -159,11 +159,11 @@ TEST(Model, ValidationSplitTakesTheLastSamples) {
   const Points data(100);
   Sequential split = classifier(), given = classifier();
   const History a = split.fit(data.x, data.y,
-                              {.epochs = 2, .validation_split = 0.25, .verbose = 0, .threads = 1});
+                              {.epochs = 2, .verbose = 0, .validation_split = 0.25, .threads = 1});
   const Tensor x_last = rows(data.x, 75, 25), y_last = rows(data.y, 75, 25);
   const History b =
       given.fit(rows(data.x, 0, 75), rows(data.y, 0, 75),
-                {.epochs = 2, .validation_data = {x_last, y_last}, .verbose = 0, .threads = 1});
+                {.epochs = 2, .verbose = 0, .validation_data = {x_last, y_last}, .threads = 1});
   EXPECT_EQ(a.history, b.history);
   EXPECT_TRUE(same_bits(split.get_weights(), given.get_weights()));
   EXPECT_EQ(a.history.at("val_loss").back(), split.evaluate(x_last, y_last).at("loss"));
@@ -174,7 +174,7 @@ TEST(Model, TakesASource) {
   const auto source = tensor_source(data.x, data.y);
   Sequential one = classifier(), two = classifier();
   one.fit(data.x, data.y, {.verbose = 0, .threads = 1});
-  two.fit(*source, {.validation_data = *source, .verbose = 0, .threads = 1});
+  two.fit(*source, {.verbose = 0, .validation_data = *source, .threads = 1});
   EXPECT_TRUE(same_bits(one.get_weights(), two.get_weights()));
   EXPECT_EQ(one.evaluate(data.x, data.y), two.evaluate(*source));
 }
@@ -286,7 +286,7 @@ TEST(Model, ErrorsSayWhatIsExpected) {
             message_of<DataError>([&] { model.fit(data.x, labels, {.verbose = 0}); }));
   EXPECT_EQ(model.iterations(), 0);
   expect_in("validation_split", message_of<UserError>([&] {
-              model.fit(data.x, data.y, {.validation_split = 1.5, .verbose = 0});
+              model.fit(data.x, data.y, {.verbose = 0, .validation_split = 1.5});
             }));
   expect_in("expected a size such as 4GiB",
             message_of<UserError>([&] { model.fit(data.x, data.y, {.memory = "lots"}); }));

@@ -92,9 +92,10 @@ class Optimizer {
   void apply_gradients(const GradientsAndVariables& list);
   // The loss as it is to be differentiated where gradients are divided again (Keras's scale_loss).
   Tensor scale_loss(const Tensor& loss);
-  // Keras's: updates that apply_gradients() made. As many calls as gradient_accumulation_steps says
-  // are one; what loss scaling left out is none.
+  // Keras's: updates that apply_gradients() and the last compiled model's fit() made. As many calls
+  // as gradient_accumulation_steps says are one; what loss scaling left out is none.
   int64_t iterations() const;
+  int64_t fitted = 0;  // of these, fit()'s
 
   double learning_rate = 0;
   ScheduleRef schedule;  // null: learning_rate

@@ -185,8 +185,8 @@ TEST(GradientAccumulation, EqualsTheBigBatch) {
   Sequential small = wide(Adam({.learning_rate = 0.01, .gradient_accumulation_steps = 4}));
   Sequential big = wide(Adam({.learning_rate = 0.01}));
   const History history =
-      small.fit(data.x, data.y, {.batch_size = 5, .epochs = 3, .shuffle = false, .verbose = 0});
-  big.fit(data.x, data.y, {.batch_size = 20, .epochs = 3, .shuffle = false, .verbose = 0});
+      small.fit(data.x, data.y, {.batch_size = 5, .epochs = 3, .verbose = 0, .shuffle = false});
+  big.fit(data.x, data.y, {.batch_size = 20, .epochs = 3, .verbose = 0, .shuffle = false});
   EXPECT_EQ(history.used_arena, history.planned_arena);
   EXPECT_EQ(small.iterations(), 6);  // updates, as Keras counts them
   expect_near(small.get_weights(), big.get_weights(), 2e-5f);
@@ -196,7 +196,7 @@ TEST(GradientAccumulation, GoesOnInTheNextFit) {
   const Samples data;
   const OptimizerRef optimizer = SGD({.learning_rate = 0.1, .gradient_accumulation_steps = 3});
   Sequential one = wide(optimizer), two = wide(optimizer);
-  const FitOptions options{.batch_size = 8, .epochs = 1, .shuffle = false, .verbose = 0};
+  const FitOptions options{.batch_size = 8, .epochs = 1, .verbose = 0, .shuffle = false};
   FitOptions both = options;
   both.epochs = 2;
   one.fit(data.x, data.y, both);  // 10 steps: the fifth and the tenth are in the middle
@@ -207,7 +207,7 @@ TEST(GradientAccumulation, GoesOnInTheNextFit) {
 
 TEST(MovingAverage, TakesTheWeightsPlaceAfterFit) {
   const Samples data;
-  const FitOptions options{.batch_size = 40, .epochs = 3, .shuffle = false, .verbose = 0};
+  const FitOptions options{.batch_size = 40, .epochs = 3, .verbose = 0, .shuffle = false};
   // Of momentum 0 the average is the weight itself; of 1, the first step's.
   Sequential plain = wide(SGD({.learning_rate = 0.1})), none = wide(SGD({.learning_rate = 0.1}));
   Sequential same = wide(SGD({.learning_rate = 0.1, .use_ema = true, .ema_momentum = 0}));
@@ -227,7 +227,7 @@ TEST(MixedFloat16, RecoversFromAScaleThatOverflows) {
   const OptimizerRef optimizer = LossScaleOptimizer(Adam(), {.initial_scale = 0x1p40});
   Sequential model = wide(optimizer, kMixedFloat16);
   const Tensors before = model.get_weights();
-  const FitOptions options{.batch_size = 40, .epochs = 1, .shuffle = false, .verbose = 0};
+  const FitOptions options{.batch_size = 40, .epochs = 1, .verbose = 0, .shuffle = false};
   model.fit(data.x, data.y, options);
   expect_near(model.get_weights(), before, 0);  // skipped
   FitOptions more = options;

@@ -61,7 +61,7 @@ TEST(MixedFloat16, GoesOnBehindOverflowsAsKeras) {
   const auto watch = std::make_shared<Watch>();
   const History history = model.fit(
       x, y,
-      {.batch_size = kRows, .shuffle = false, .verbose = 0, .threads = 1, .callbacks = {watch}});
+      {.batch_size = kRows, .verbose = 0, .callbacks = {watch}, .shuffle = false, .threads = 1});
   EXPECT_EQ(history.steps, kSteps);
   EXPECT_FALSE(std::isfinite(history.history.at("loss")[0])) << "as Keras's mean of the epoch";
   ASSERT_EQ(watch->scales.size(), static_cast<size_t>(kSteps));

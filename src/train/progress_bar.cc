@@ -59,6 +59,7 @@ ProgressBar::ProgressBar(std::FILE* stream, std::vector<std::string> metrics,
     : stream_(stream),
       metrics_(std::move(metrics)),
       test_metrics_(std::move(test_metrics)),
+      bar_(live),
       live_(live && is_terminal(stream)),
       color_(wants_color(stream)) {}
 
@@ -102,9 +103,9 @@ void ProgressBar::on_step(const StepEvent& event) {
 void ProgressBar::on_epoch(const EpochEvent& event) {
   const double spent = now() - started_;
   std::fprintf(
-      stream_, "%s%lld/%lld %s %s %s%s%s\n", live_ ? "\r\033[K" : "",
-      static_cast<long long>(steps_), static_cast<long long>(steps_), bar(1, color_).c_str(),
-      duration(spent).c_str(),
+      stream_, "%s%lld/%lld %s %s %s%s%s%s\n", live_ ? "\r\033[K" : "",
+      static_cast<long long>(steps_), static_cast<long long>(steps_),
+      bar_ ? bar(1, color_).c_str() : "-", duration(spent).c_str(), bar_ ? "" : "- ",
       per_step(spent / static_cast<double>(std::max<int64_t>(1, steps_ - before_))).c_str(),
       figures(event.loss, metrics_, event.metrics, "").c_str(),
       event.val_loss ? figures(*event.val_loss, test_metrics_, event.val_metrics, "val_").c_str()

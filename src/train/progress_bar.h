@@ -10,7 +10,8 @@
 namespace pl {
 
 // "12/938 ━━━━━━━━━━━━━━━━━━━━ 4s 5ms/step - accuracy: 0.7312 - loss: 0.7534". Redrawn in place on
-// a terminal; elsewhere, or when `live` is false (Keras's verbose=2), one line per epoch.
+// a terminal, elsewhere one line per epoch. When `live` is false (Keras's verbose=2) that line has
+// no bar: "938/938 - 4s - 5ms/step - accuracy: 0.7312 - loss: 0.7534".
 class ProgressBar : public TrainObserver {
  public:
   ProgressBar(std::FILE* stream, std::vector<std::string> metrics,
@@ -24,7 +25,7 @@ class ProgressBar : public TrainObserver {
                              const std::vector<double>& metrics, const char* prefix);
   std::FILE* stream_;
   std::vector<std::string> metrics_, test_metrics_;
-  bool live_, color_;
+  bool bar_, live_, color_;
   int64_t steps_ = 0, before_ = 0;  // of the epoch; made before this process
   double started_ = 0, drawn_ = 0;  // seconds
 };

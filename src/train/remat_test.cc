@@ -51,7 +51,7 @@ Trained train(Sequential model, const std::vector<std::string>& remat, Budget me
   const Tensor x = numbers({Dtype::float32, {1024, 64}});
   const Tensor y = numbers({Dtype::int32, {1024}}, 10);
   const FitOptions options{
-      .batch_size = 512, .epochs = 2, .memory = memory, .split = 1, .verbose = 0, .threads = 2};
+      .batch_size = 512, .epochs = 2, .verbose = 0, .memory = memory, .split = 1, .threads = 2};
   Trained trained;
   trained.report = model.plan(x, y, options);
   trained.history = model.fit(x, y, options);

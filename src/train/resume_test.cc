@@ -64,10 +64,10 @@ Outcome attempt(const TempFolder& folder, int64_t crash_after, BackupOptions bac
   Sequential model = make_model();
   FitOptions options{.batch_size = 15,
                      .epochs = kEpochs,
-                     .memory = memory,
-                     .validation_split = 0.1,
-                     .seed = 3,
                      .verbose = 0,
+                     .validation_split = 0.1,
+                     .memory = memory,
+                     .seed = 3,
                      .threads = 1};
   options.callbacks = {
       LearningRateScheduler([](int64_t, double rate) { return rate * 0.7; }),
@@ -163,10 +163,10 @@ TEST(Resume, OtherSettingsAreRefused) {
       [&] {
         model.fit(data.x, data.y,
                   {.batch_size = 10,
-                   .validation_split = 0.1,
-                   .seed = 3,
                    .verbose = 0,
-                   .callbacks = {BackupAndRestore(folder / "backup")}});
+                   .callbacks = {BackupAndRestore(folder / "backup")},
+                   .validation_split = 0.1,
+                   .seed = 3});
       },
       "batch: expected 15");
 }
@@ -181,8 +181,8 @@ TEST(Resume, ASignalSavesAndLeaves) {
   const FitOptions options{.batch_size = 15,
                            .epochs = 2,
                            .verbose = 0,
-                           .threads = 1,
-                           .callbacks = {BackupAndRestore(folder / "b"), raise}};
+                           .callbacks = {BackupAndRestore(folder / "b"), raise},
+                           .threads = 1};
   try {
     model.fit(data.x, data.y, options);
     ADD_FAILURE() << "SIGTERM was not noticed";

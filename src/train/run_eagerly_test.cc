@@ -32,7 +32,7 @@ Run run(Model model, CompileOptions compile, const Tensor& x, const Tensor& y, b
   compile.fuse = false;
   model.compile(compile);
   if (!start.empty()) model.set_weights(start);
-  FitOptions options{.batch_size = 8, .epochs = 2, .memory = memory, .verbose = 0, .threads = 1};
+  FitOptions options{.batch_size = 8, .epochs = 2, .verbose = 0, .memory = memory, .threads = 1};
   options.validation_split = 0.25;
   Run result;
   result.history = model.fit(x, y, options);

@@ -14,10 +14,21 @@ namespace pl {
 namespace {
 
 thread_local StepScope* current_step = nullptr;
+thread_local int64_t steps_begun = 0;
 
 }  // namespace
 
-StepScope::StepScope(const StepSetup& setup) : of_(setup), previous_(current_step) {
+void check_gradients(const Tensors& gradients) {
+  if (gradients.empty()) return;
+  for (const Tensor& gradient : gradients)
+    if (gradient.defined()) return;
+  throw UserError(
+      "[fit] loss: expected a loss that depends on the model's trainable weights, received one "
+      "with no gradient for any; compute it of y_pred");
+}
+
+StepScope::StepScope(const StepSetup& setup)
+    : of_(setup), previous_(current_step), serial_(++steps_begun) {
   current_step = this;
 }
 StepScope::~StepScope() { current_step = previous_; }
@@ -53,7 +64,9 @@ TensorLogs StepScope::standard(const StepData& data) {
   if (!training() || trained.empty() || stops(total)) return logs;
   Owner& owner = owner_of(*of_.compiled.optimizer);
   const Tensor seed = of_.compiled.optimizer->seed(state_of(owner, {}), total.dtype());
-  update(owner, list, tape->gradient(total, trained, {.output_gradient = seed}));
+  const Tensors gradients = tape->gradient(total, trained, {.output_gradient = seed});
+  check_gradients(gradients);
+  update(owner, list, gradients);
   return logs;
 }
 
@@ -126,6 +139,21 @@ TensorLogs StepScope::metrics(const StepData& data, const Tensors& outputs) {
   return logs;
 }
 
+Tensors StepScope::losses() {
+  Tensors list;
+  for (size_t w = 0; w < weights().size(); ++w) {
+    const NetworkWeight& weight = of_.network.weights()[w];
+    if (!weight.regularizer.empty() && weight.trainable)
+      list.push_back(penalty(weight.regularizer, weights()[w].value()));
+  }
+  list.insert(list.end(), notes_.losses.begin(), notes_.losses.end());
+  return list;
+}
+
+void StepScope::track(const Tensor& figure, Tensors sums, Metric::Result result) {
+  tracked_[figure.identity()] = {std::move(sums), std::move(result)};
+}
+
 // The loss first, then compile()'s metrics in their order, then the rest.
 void StepScope::keep(TensorLogs logs) {
   for (const auto& [name, value] : logs) check_figure(name, value);
@@ -155,8 +183,18 @@ void StepScope::keep(TensorLogs logs) {
       for (size_t k = 0; k < term.count; ++k) keep_value(heads_->kept[from + k].first, term.name);
       terms.push_back(std::move(term));
     }
-  for (const auto& [name, value] : logs)
-    terms.push_back({.name = name, .first = keep_number(name, value), .count = 1});
+  for (const auto& [name, value] : logs) {
+    const auto own = tracked_.find(value.identity());
+    LogTerm term{.name = name, .first = kept(), .count = 1};
+    if (own == tracked_.end()) {
+      keep_number(name, value);
+    } else {
+      term.count = own->second.sums.size();
+      term.result = own->second.result;
+      for (const Tensor& sum : own->second.sums) keep_number(name, sum);
+    }
+    terms.push_back(std::move(term));
+  }
   if (log_terms()) *log_terms() = std::move(terms);
 }
 
@@ -277,7 +315,7 @@ Tensors StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& give
     LayerCall made{in, own, in_training, of_.inputs.params, stream};
     made.more = &more;
     made.compute = compute;
-    results[0] = layer->call(made);
+    results[0] = run_layer(*layer, made);
     results.insert(results.end(), more.begin(), more.end());
     return results;
   }
@@ -302,6 +340,11 @@ TracedStep::~TracedStep() { recorder_.set_capture(nullptr); }
 Tensor TracedStep::read(const std::shared_ptr<VariableState>& variable) {
   for (size_t w = 0; w < weights().size(); ++w)
     if (weights()[w].state() == variable) return last_version(first_[w]);
+  if (!variable->trainable)  // read anew before every step
+    return host_input({variable.get(), "constant", variable->meta, [variable](void* to) {
+                         std::memcpy(to, variable->current().data(),
+                                     static_cast<size_t>(variable->meta.bytes()));
+                       }});
   throw UserError(variable->name +
                   ": expected a weight of the model, received another variable; make it a weight "
                   "of one of its layers, or train in a pl::function");

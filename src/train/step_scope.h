@@ -40,6 +40,7 @@ class StepScope : public StepHooks, public LayerContext {
  public:
   static StepScope* current();  // null outside of such a step
   bool training() const { return of_.signature.kind == StepKind::train; }
+  int64_t serial() const { return serial_; }  // above 0; of no other step on this thread
 
   // Runs the user's step, or the standard one, and keeps what it answers. Throws UserError.
   void run();
@@ -49,6 +50,10 @@ class StepScope : public StepHooks, public LayerContext {
   virtual Tensors forward(const Tensors& x, bool training);
   Tensor loss(const StepData& data, const Tensors& outputs);
   TensorLogs metrics(const StepData& data, const Tensors& outputs);
+  Tensors losses();  // that regularizers and layers add, of the last forward pass
+  // What a figure of the step stands for: sums of the batch, whose totals `result` makes a number
+  // of. Figures are means over samples otherwise.
+  void track(const Tensor& figure, Tensors sums, Metric::Result result);
 
   void apply_gradients(Optimizer& optimizer, const GradientsAndVariables& list) override;
   Tensor loss_scale(Optimizer& optimizer, Dtype dtype) override;
@@ -95,6 +100,7 @@ class StepScope : public StepHooks, public LayerContext {
   size_t keep_number(const std::string& name, const Tensor& value);  // its place
 
   StepScope* previous_;
+  const int64_t serial_;
   int64_t calls_ = 0;
   NetworkNotes notes_;            // of the last one
   std::vector<int64_t> outputs_;  // and what it gave, by identity
@@ -107,7 +113,15 @@ class StepScope : public StepHooks, public LayerContext {
   };
   std::optional<Heads> heads_;
   std::vector<std::unique_ptr<Owner>> owners_;
+  struct Tracked {
+    Tensors sums;
+    Metric::Result result;
+  };
+  std::map<int64_t, Tracked> tracked_;  // by the figures' identities
 };
+
+// Throws UserError unless one of them is defined: a loss that nothing trainable has a part in.
+void check_gradients(const Tensors& gradients);
 
 class TracedStep final : public StepScope, public VariableTracer, public FunctionTrace {
  public:

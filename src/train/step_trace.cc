@@ -1,8 +1,12 @@
 #include "train/step_trace.h"
 
+#include <cstring>
+
 #include "base/error.h"
 #include "model/constraint.h"
+#include "model/layer_context.h"
 #include "model/regularizer.h"
+#include "model/weight_home.h"
 #include "op/functions.h"
 #include "op/recorder.h"
 #include "op/step_params.h"
@@ -61,12 +65,59 @@ void trace_update(Recorder& recorder, const Network& network, const Compiled& co
   for (const Trained& entry : state.weights) wrt.push_back(entry.weight);
   const Tensor seed = compiled.optimizer->seed(state, compiled.dtype.variable);
   const Tensors all = gradients(loss, wrt, seed);
+  check_gradients(all);
   PathScope path(&recorder, std::string(compiled.optimizer->name()));
   compiled.optimizer->apply(state, all, params, {.accumulate = signature.accumulate});
   size_t next = 0;
   for (const NetworkWeight& weight : network.weights())
     if (weight.trainable) apply_constraint(weight.constraint, state.weights[next++].weight);
 }
+
+// Values that layers, losses and metrics meet are inputs, filled before every step. Of variables
+// the model's weights are the graph's; others are read anew before every step, and refused in
+// layers where training would have to move them.
+class StepValues final : public VariableTracer {
+ public:
+  StepValues(Recorder& recorder, const Network& network, const Tensors& weights, StepLayout& layout)
+      : recorder_(recorder), network_(network), weights_(weights), layout_(layout) {
+    recorder_.set_capture([this](const Tensor& value) {
+      value.data();
+      return input(value.buffer().get(), value.meta(), [value] { return value; });
+    });
+  }
+  ~StepValues() { recorder_.set_capture(nullptr); }
+
+  Tensor read(const std::shared_ptr<VariableState>& variable) override {
+    for (size_t w = 0; w < weights_.size(); ++w) {
+      const auto* home = dynamic_cast<const WeightHome*>(network_.weights()[w].values.get());
+      if (home && home->variable == variable) return last_version(weights_[w]);
+    }
+    if (in_layers && variable->trainable)
+      throw UserError("[build] " + untrained_text(variable->name));
+    return input(variable.get(), variable->meta, [variable] { return variable->current(); });
+  }
+
+  bool in_layers = true;  // and not in losses and metrics
+
+ private:
+  template <class F>
+  Tensor input(const void* key, const Meta& meta, F value) {
+    for (const auto& [known, tensor] : inputs_)
+      if (known == key && tensor.meta() == meta) return tensor;
+    layout_.host.push_back([value](void* to, const StepParams&) {
+      const Tensor now = value();
+      std::memcpy(to, now.data(), static_cast<size_t>(now.meta().bytes()));
+    });
+    inputs_.emplace_back(key, recorder_.input("constant", meta, false));
+    return inputs_.back().second;
+  }
+
+  Recorder& recorder_;
+  const Network& network_;
+  const Tensors& weights_;
+  StepLayout& layout_;
+  std::vector<std::pair<const void*, Tensor>> inputs_;
+};
 
 }  // namespace
 
@@ -126,6 +177,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     return graph;
   }
   NetworkNotes notes;
+  StepValues values(recorder, network, weights, *layout);
   const Tensors outputs =
       network.call(inputs.x, weights, training, params, compiled.dtype.compute, &notes);
   if (predicting) {
@@ -134,6 +186,7 @@ Graph trace_step(const Network& network, const Compiled& compiled, const Signatu
     return recorder.take();
   }
 
+  values.in_layers = false;
   Tensor loss;
   {
     PathScope path(&recorder, "loss");

@@ -57,8 +57,8 @@ Model two_by_two() {
 CompileOptions two_losses() {
   return {.optimizer = "adam",
           .loss = {"sparse_categorical_crossentropy", "mse"},
-          .metrics = {{"output_1", {"accuracy"}}},
-          .loss_weights = {1.0, 0.5}};
+          .loss_weights = {1.0, 0.5},
+          .metrics = {{"output_1", {"accuracy"}}}};
 }
 
 // One layer for two inputs, and one behind itself: each has one set of weights, whose gradients of

@@ -93,8 +93,8 @@ TEST(Subclass, MisuseIsNamed) {
   EXPECT_EQ(message([] {
               Dense(3)(pattern({2, 3}, 1));
             }),
-            "[call] Dense: expected to be called on tensors in call() of a model, whose weights it "
-            "uses; derive from pl::Model, or call it on Input()");
+            "[call] Dense: expected to be called on tensors in call() of a model or layer, whose "
+            "weights it uses; derive from pl::Model, or call it on Input()");
 }
 
 TEST(ModelOnValues, IsThePredictionAndTakesGradients) {
@@ -182,7 +182,7 @@ TEST(ApplyGradients, IterationsCountUpdates) {
       {.optimizer = SGD(every_second), .loss = Loss{"sparse_categorical_crossentropy", true}});
   eager.set_weights(fitted.get_weights());
   int64_t seen = -1;
-  FitOptions options{.batch_size = 4, .epochs = 1, .shuffle = false, .verbose = 0, .threads = 1};
+  FitOptions options{.batch_size = 4, .epochs = 1, .verbose = 0, .shuffle = false, .threads = 1};
   options.steps_per_epoch = 3;
   options.callbacks = {
       LambdaCallback({.on_train_batch_end = [&](int64_t, const Logs&) { ++seen; }})};

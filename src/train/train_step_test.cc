@@ -231,7 +231,7 @@ TEST(TrainStep, IsSplitWhereThatIsSound) {
     model.weight = 1;
     model.compile({.optimizer = Adam({.learning_rate = 0.01}), .loss = "mse"});
     const History history = model.fit(
-        x, y, {.batch_size = 32, .epochs = 3, .split = parts, .verbose = 0, .threads = 1});
+        x, y, {.batch_size = 32, .epochs = 3, .verbose = 0, .split = parts, .threads = 1});
     EXPECT_EQ(history.planned_arena, history.used_arena);
     loss[parts > 1] = history.history.at("loss");
   }
@@ -322,7 +322,7 @@ TEST(TrainStep, WhatCannotBeSplitSaysSo) {
   gan.compile({.optimizer = Adam({.learning_rate = 0.01})});
   const std::string text = message([&] {
     gan.fit(pattern({32, 4}, 1), pattern({32, 4}, 2),
-            {.batch_size = 32, .split = 2, .verbose = 0, .threads = 1});
+            {.batch_size = 32, .verbose = 0, .split = 2, .threads = 1});
   });
   EXPECT_NE(text.find("[split] "), std::string::npos) << text;
   EXPECT_NE(text.find("the batch cannot be split"), std::string::npos) << text;
@@ -361,7 +361,7 @@ TEST(TrainStep, OfTwoOptimizersIsThatOfEagerCode) {
     g->apply_gradients(zip(tape.gradient(loss, own), own));
   }
   gan.fit(real, noise,
-          {.batch_size = 32, .epochs = 3, .shuffle = false, .verbose = 0, .threads = 1});
+          {.batch_size = 32, .epochs = 3, .verbose = 0, .shuffle = false, .threads = 1});
   Tensors expected = generator.get_weights();
   for (const Tensor& weight : discriminator.get_weights()) expected.push_back(weight);
   const Tensors got = gan.get_weights();

@@ -4,7 +4,7 @@
 
 namespace pl {
 
-void check_weights(const SafetensorsFile& file, const VariableLayout& layout) {
+void check_weights(const SafetensorsFile& file, const VariableLayout& layout, bool others) {
   size_t parameters = 0;
   for (const auto& entry : layout.entries) {
     if (entry.category != Category::parameters) continue;
@@ -18,7 +18,7 @@ void check_weights(const SafetensorsFile& file, const VariableLayout& layout) {
       throw DataError("[weights] " + entry.path + ": expected " + entry.meta.text() +
                       ", received " + found->meta.text());
   }
-  if (file.entries().size() == parameters) return;
+  if (others || file.entries().size() == parameters) return;
   for (const auto& entry : file.entries()) {
     const auto* known = layout.find(entry.name);
     if (!known || known->category != Category::parameters)

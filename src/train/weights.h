@@ -9,8 +9,8 @@
 namespace pl {
 
 // Throws DataError unless the file holds every parameter of the layout with its shape and dtype,
-// and nothing else. Called before memory is reserved.
-void check_weights(const SafetensorsFile& file, const VariableLayout& layout);
+// and nothing else, unless `others` says that there may be. Called before memory is reserved.
+void check_weights(const SafetensorsFile& file, const VariableLayout& layout, bool others = false);
 void load_weights(const SafetensorsFile& file, Variables& variables);
 void save_weights(const std::string& path, const Variables& variables);
 

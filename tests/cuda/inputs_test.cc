@@ -31,7 +31,7 @@ TEST_F(DISABLED_CudaInputs, Ahead) {
                    .loss = "sparse_categorical_crossentropy",
                    .dtype = kMixedBfloat16,
                    .device = "cuda"});
-    FitOptions options{.batch_size = kBatch, .epochs = 3, .shuffle = false, .verbose = 0};
+    FitOptions options{.batch_size = kBatch, .epochs = 3, .verbose = 0, .shuffle = false};
     options.x_scale = 1.0 / 255;
     const PlanReport plan = model.plan(x, y, options);
     if (!ahead) options.memory = plan.process - 2 * kMiB;

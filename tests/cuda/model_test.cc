@@ -103,7 +103,7 @@ Trained train(const char* where, Budget memory = {}, Policy dtype = Dtype::float
                  .dtype = dtype,
                  .device = where});
   const Tensor x = pattern({320, 16, 16, 3}, 1), y = labels(320, 10);
-  FitOptions options{.batch_size = 64, .epochs = 2, .memory = memory, .verbose = 0, .threads = 2};
+  FitOptions options{.batch_size = 64, .epochs = 2, .verbose = 0, .memory = memory, .threads = 2};
   options.validation_split = 0.2;
   options.callbacks = {EarlyStopping({.patience = 5, .restore_best_weights = true})};
   model.fit(x, y, options);
@@ -148,7 +148,7 @@ TEST_F(CudaModelTest, BudgetsAndMemoryThatGoesBack) {
                                   Dense(2048, {.activation = "relu"}), Dense(8)});
     model.compile({.loss = "mse", .device = "cuda"});
     const Tensor x = pattern({8192, 256}, 1), y = pattern({8192, 8}, 2);
-    FitOptions options{.batch_size = 8192, .shuffle = false, .verbose = 0};
+    FitOptions options{.batch_size = 8192, .verbose = 0, .shuffle = false};
     const PlanReport plan = model.plan(x, y, options);
     options.memory = plan.process - 64 * kMiB;
     const History history = model.fit(x, y, options);

@@ -277,10 +277,10 @@ TwoEnds two_ends(const Json& answer) {
                        Dense(3, {.activation = "softmax", .name = "kind"})(h)});
   model.compile({.optimizer = SGD({.learning_rate = 0.1}),
                  .loss = {{"price", "mse"}, {"kind", "sparse_categorical_crossentropy"}},
-                 .metrics = {{"price", {"mae"}}, {"kind", {"accuracy"}}},
-                 .dtype = Dtype::float64,
                  .loss_weights = {{"price", 0.5}, {"kind", 2.0}},
-                 .weighted_metrics = {{"kind", {"accuracy"}}}});
+                 .metrics = {{"price", {"mae"}}, {"kind", {"accuracy"}}},
+                 .weighted_metrics = {{"kind", {"accuracy"}}},
+                 .dtype = Dtype::float64});
   set_weights(model, answer);
   const Tensor xa = real(1, {10, 3}, 0), xb = real(2, {10, 2}, 0), price = real(3, {10, 1}, 0),
                kind = integers(4, {10}, 3);
@@ -293,7 +293,7 @@ TwoEnds two_ends(const Json& answer) {
           {hashed_reals(5, weight, -1, 0.75f), hashed_reals(6, weight, -1, 0.75f)}};
 }
 
-const FitOptions kFit{.batch_size = 4, .epochs = 3, .shuffle = false, .verbose = 0, .threads = 1};
+const FitOptions kFit{.batch_size = 4, .epochs = 3, .verbose = 0, .shuffle = false, .threads = 1};
 
 TEST(KerasHeads, TwoInputsAndTwoOutputs) {
   const Json& answer = answers().at("two_ends", "answers");
@@ -321,8 +321,8 @@ TEST(KerasHeads, ClassWeights) {
   model.compile({.optimizer = SGD({.learning_rate = 0.1}),
                  .loss = "sparse_categorical_crossentropy",
                  .metrics = {"accuracy"},
-                 .dtype = Dtype::float64,
-                 .weighted_metrics = {"accuracy"}});
+                 .weighted_metrics = {"accuracy"},
+                 .dtype = Dtype::float64});
   set_weights(model, answer);
   FitOptions options = kFit;
   options.class_weight = {{0, 0.5}, {2, 3.0}};
@@ -361,8 +361,8 @@ TEST(KerasHeads, MasksOfPredictions) {
       model.compile({.optimizer = SGD({.learning_rate = 0.1}),
                      .loss = c.loss,
                      .metrics = {"accuracy", "sparse_categorical_crossentropy"},
-                     .dtype = Dtype::float64,
-                     .weighted_metrics = {"accuracy"}});
+                     .weighted_metrics = {"accuracy"},
+                     .dtype = Dtype::float64});
       set_weights(model, answer);
       FitOptions options = kFit;
       options.split = split;

@@ -264,7 +264,7 @@ TEST(KerasLayers2, RegularizersAndConstraintsWhileTraining) {
         {.optimizer = SGD({.learning_rate = 0.1}), .loss = "mse", .dtype = Dtype::float64});
     set_weights_like_keras(model, answer.at("paths", "case"));
     const History history = model.fit(
-        x, y, {.batch_size = 4, .epochs = 5, .shuffle = false, .verbose = 0, .threads = 1});
+        x, y, {.batch_size = 4, .epochs = 5, .verbose = 0, .shuffle = false, .threads = 1});
     const auto& losses = answer.at("losses", "case").as_array("losses");
     for (size_t i = 0; i < losses.size(); ++i) {
       const double theirs = losses[i].as_real("loss");

@@ -48,7 +48,7 @@ void expect_agreement(Policy dtype, double tolerance) {
   const Tensor x = hashed_reals(kInputSalt, {dtype.variable, Shape(input).with_front(batch)}, 0);
   const Tensor y = hashed_integers(kLabelSalt, {batch}, static_cast<uint32_t>(classes));
   const History history = model.fit(
-      x, y, {.batch_size = batch, .epochs = 10, .shuffle = false, .verbose = 0, .threads = 2});
+      x, y, {.batch_size = batch, .epochs = 10, .verbose = 0, .shuffle = false, .threads = 2});
   const auto& losses = answer.at("losses", "answer").as_array("losses");
   const std::vector<double>& ours = history.history.at("loss");
   ASSERT_EQ(ours.size(), losses.size());

@@ -340,6 +340,12 @@ def layer_norm_parameter_gradient(attrs, x, mean, rstd, dy):
     return (dy * (x - mean[..., None]) * rstd[..., None]).sum(over), dy.sum(over)
 
 
+def layer_norm_gradients(attrs, x, gamma, mean, rstd, dy, added=0.0):
+    dx = layer_norm_gradient(attrs, x, gamma, mean, rstd, dy) + added
+    total = (dx.sum(tuple(range(dx.ndim - 1))),) if attrs.get("sum") else ()
+    return dx, *layer_norm_parameter_gradient(attrs, x, mean, rstd, dy), *total
+
+
 def channel_axes(x):
     return tuple(range(x.ndim - 1))
 
@@ -908,9 +914,7 @@ OPS = {
     "layer_norm": layer_norm,
     "layer_norm_gradient": layer_norm_gradient,
     "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
-    "layer_norm_gradients": lambda attrs, x, gamma, mean, rstd, dy, added=0.0:
-        (layer_norm_gradient(attrs, x, gamma, mean, rstd, dy) + added,
-         *layer_norm_parameter_gradient(attrs, x, mean, rstd, dy)),
+    "layer_norm_gradients": layer_norm_gradients,
     "batch_norm": batch_norm,
     "batch_moments": lambda a, x: (x.mean(channel_axes(x)), x.var(channel_axes(x))),
     "batch_norm_apply": batch_norm_apply,

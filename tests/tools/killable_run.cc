@@ -41,13 +41,13 @@ int run(const std::string& folder, int64_t epochs) {
   model.fit(x, y,
             {.batch_size = 32,
              .epochs = epochs,
-             .validation_split = 0.1,
-             .seed = 11,
              .verbose = 0,
-             .threads = 1,
              .callbacks = {EarlyStopping({.patience = 1000, .restore_best_weights = true}),
                            CSVLogger(folder + "/log.csv"),
-                           BackupAndRestore(folder + "/backup", {.save_freq = 2})}});
+                           BackupAndRestore(folder + "/backup", {.save_freq = 2})},
+             .validation_split = 0.1,
+             .seed = 11,
+             .threads = 1});
   model.save_checkpoint(folder + "/final");
   Xxh3 hash;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/final"))

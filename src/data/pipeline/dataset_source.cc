@@ -130,11 +130,11 @@ class DatasetSource final : public ElementSource {
       whole_ = true;
       samples_ = steps * batch_;
     }
-    if (samples_ < 0)
+    if (samples_ < 0 && endless_)
       throw UserError("[data] " + name() +
-                      ": expected to know how many batches an epoch has, received data " +
-                      (endless_ ? "without end" : "of unknown number") +
-                      "; give steps_per_epoch, take(n) or assert_cardinality(n)");
+                      ": expected to know how many batches an epoch has, received data without "
+                      "end; give steps_per_epoch or take(n)");
+    if (samples_ < 0) samples_ = count();
     if (samples_ < 1) throw DataError("[data] " + name() + ": expected batches, received none");
     resident_ = dataset.bill();
   }
@@ -162,6 +162,20 @@ class DatasetSource final : public ElementSource {
   }
 
  private:
+  // One pass over data of unknown number, before anything is planned: the last batch may be
+  // smaller.
+  int64_t count() {
+    DatasetIterator iterator(dataset_, 0);
+    int64_t samples = 0;
+    for (Element element; iterator.next(element); element.clear()) {
+      if (samples % batch_ != 0)
+        throw DataError("[data] " + name() + ": expected batches of " + std::to_string(batch_) +
+                        " samples but for the last, received a smaller one before it");
+      samples += element[0].shape()[0];
+    }
+    return samples;
+  }
+
   // Data without end are one long pass, epochs follow each other in it. Others start anew.
   void load(int64_t step) {
     in_hand_.clear();
@@ -222,6 +236,7 @@ class IndexedSource final : public ElementSource {
   }
   int64_t size() const override { return dataset_.cardinality(); }
   void begin_epoch(int64_t epoch) override { epoch_ = static_cast<uint64_t>(epoch); }
+  void expect(std::span<const int64_t> indices) override { dataset_.stage()->expect(indices); }
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     check(destinations.size() == fields_.size(), "one destination for each field");
@@ -362,6 +377,10 @@ class SourceStage final : public Stage {
       places.push_back(out.emplace_back(Meta{field.dtype, field.shape}).data_as<char>());
     put(run, epoch, i, places);
     return out;
+  }
+  void expect(std::span<const int64_t> indices) const override {
+    const std::lock_guard lock(mutex_);
+    source_->expect(indices);
   }
   bool puts() const override { return true; }
   void put(Run&, uint64_t, int64_t i, std::span<char* const> to) const override {

@@ -13,8 +13,9 @@ namespace pl {
 
 // Elements are x, or x and y, or x, y and sample weights, each with the samples along its first
 // dimension. `steps`: batches of an epoch where the data do not end or their number is not known;
-// 0: one pass. resident_bytes() is the pipeline's budget with its threads. Throws UserError for
-// what cannot be planned before it is seen, DoesNotFit as Dataset::budget().
+// 0: one pass; data of unknown number are then read through once to count them. resident_bytes() is
+// the pipeline's budget with its threads. Throws UserError for what cannot be planned before it is
+// seen, DoesNotFit as Dataset::budget().
 std::unique_ptr<Source> dataset_source(const Dataset& dataset, int64_t steps = 0);
 
 // The other way round: a Source's samples as elements, by index. One thread at a time reads it.

@@ -10,7 +10,10 @@ namespace pl::cuda {
 // columns, kColumnThreads in all.
 inline constexpr int kMaxReduceAxes = 12;
 inline constexpr int kColumnThreads = 256;
-inline constexpr int kColumnBlocks = 3;  // of a processor, all of them at once
+// What fits on a processor at once, and the rows that a thread asks for together: one sum a column
+// takes few registers.
+constexpr int column_blocks(int sums) { return sums == 1 ? 4 : 3; }
+constexpr int column_rows(int sums) { return sums == 1 ? 8 : 4; }
 struct ColumnPlan {
   int64_t outer = 1, rows = 0, columns = 0;
   int width = 1;  // columns of a thread
@@ -19,8 +22,9 @@ struct ColumnPlan {
   Bytes bytes(int sums, Bytes size) const { return outer * pieces * sums * columns * size; }
 };
 
+// `sums`: numbers for each column.
 inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int pack,
-                              int processors) {
+                              int processors, int sums) {
   ColumnPlan plan{.outer = outer, .rows = rows, .columns = columns};
   plan.width = columns % pack == 0 ? pack : 1;
   const int64_t threads = (columns + plan.width - 1) / plan.width;
@@ -28,8 +32,9 @@ inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int 
   while (plan.across < 32 && plan.across < threads) plan.across *= 2;
   plan.blocks = (threads + plan.across - 1) / plan.across;
   const int64_t down = kColumnThreads / plan.across;
-  const int64_t wanted = std::max<int64_t>(1, processors * int64_t{kColumnBlocks} / (plan.blocks * outer));
-  const int64_t most = std::max<int64_t>(1, rows / (down * 4));
+  const int64_t at_once = int64_t{processors} * column_blocks(sums);
+  const int64_t wanted = std::max<int64_t>(1, at_once / (plan.blocks * outer));
+  const int64_t most = std::max<int64_t>(1, rows / (down * column_rows(sums)));
   plan.pieces = std::min({wanted, most, int64_t{4096}});
   return plan;
 }
@@ -61,7 +66,7 @@ __device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
 // Term::Lane<N>: what a thread keeps of its N columns, made of (term, column). lane.add(term, row,
 // column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A.
 template <int K, int N, class A, class Term>
-__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
+__global__ void __launch_bounds__(kColumnThreads, column_blocks(K))
     column_parts(ColumnPlan plan, Term term, A* parts) {
   __shared__ A shared[kColumnThreads * N];
   const int tx = static_cast<int>(threadIdx.x) % plan.across;
@@ -80,7 +85,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks)
       for (int j = 0; j < N; ++j) sums[k][j] = A(0);
     if (column < plan.columns) {
       const typename Term::template Lane<N> lane(term, column);
-#pragma unroll 4
+#pragma unroll (column_rows(K))
       for (int64_t row = first; row < plan.rows; row += step)
         lane.add(term, outer * plan.rows + plan.rows - 1 - row, column, sums);
     }
@@ -112,16 +117,18 @@ __global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* pa
   __shared__ double shared[32][33];
   const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
-    double sums[K];
+    double sums[K] = {};
+    if (column < plan.columns)
+#pragma unroll 4
+      for (int64_t p = threadIdx.y; p < plan.pieces; p += 32)
+#pragma unroll
+        for (int k = 0; k < K; ++k)
+          sums[k] += static_cast<double>(
+              parts[((outer * plan.pieces + p) * K + k) * plan.columns + column]);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      double sum = 0;
-      if (column < plan.columns)
-        for (int64_t p = threadIdx.y; p < plan.pieces; p += 32)
-          sum += static_cast<double>(
-              parts[((outer * plan.pieces + p) * K + k) * plan.columns + column]);
       __syncthreads();
-      shared[threadIdx.y][threadIdx.x] = sum;
+      shared[threadIdx.y][threadIdx.x] = sums[k];
       __syncthreads();
       // A warp has a column's 32 parts, and joins them as a tree.
       const double joined = warp_all(shared[threadIdx.x][threadIdx.y], Plus{});

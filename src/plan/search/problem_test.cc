@@ -107,7 +107,7 @@ TEST(Replay, NoticesPlantedFaults) {
     const Problem problem = random_problem(numbers);
     const auto steps = lower(problem, {});
     Layout layout = lay_out(problem, *steps);
-    for (Block& block : layout.blocks)
+    for (StorageBlock& block : layout.blocks)
       if (block.end > block.start + 1 && numbers.chance(0.3)) --block.end, ++changed;
     assign_addresses(layout.blocks, static_cast<int>(steps->size()));
     noticed += !Replay(problem, *steps, layout).run().empty();
