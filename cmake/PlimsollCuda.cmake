@@ -29,9 +29,12 @@ target_compile_options(plimsoll_kernels PRIVATE --extended-lambda --expt-relaxed
   -diag-suppress=445 -Xcompiler=-Wall,-fvisibility=hidden -Xfatbin=-compress-all)
 
 add_library(plimsoll_cuda_objects OBJECT ${cuda_sources})
-target_include_directories(plimsoll_cuda_objects PRIVATE
+target_include_directories(plimsoll_cuda_objects SYSTEM PRIVATE
   ${CUDAToolkit_INCLUDE_DIRS} ${PLIMSOLL_CUDNN_FRONTEND_INCLUDE})
 target_link_libraries(plimsoll_cuda_objects PRIVATE plimsoll)
+# cudnn-frontend's headers are large, and what is made with them runs once.
+set_source_files_properties(src/op/dnn_cuda.cc PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON
+  COMPILE_DEFINITIONS CUDNN_FRONTEND_SKIP_JSON_LIB)
 target_precompile_headers(plimsoll_cuda_objects REUSE_FROM plimsoll)
 
 # It has copies of what it uses of ours, and exports one function. CUDA's runtime is part of it;

@@ -9,14 +9,9 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace pl {
-namespace {
-
-std::string reason(int error) { return std::generic_category().message(error); }
-
-}  // namespace
-
 void AppendFile::open(const std::string& path, Bytes keep) {
   close();
   path_ = path;
@@ -24,7 +19,7 @@ void AppendFile::open(const std::string& path, Bytes keep) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   struct stat status {};
   if (fd_ < 0 || ::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string received = fd_ < 0 ? reason(errno) : "no regular file";
+    const std::string received = fd_ < 0 ? reason_of(errno) : "no regular file";
     close();
     throw DataError("[file] " + path + ": expected a file that can be written, received '" +
                     received + "'; check the folder and its permissions");
@@ -32,7 +27,7 @@ void AppendFile::open(const std::string& path, Bytes keep) {
   size_ = std::min<Bytes>(status.st_size, std::max<Bytes>(keep, 0));
   if (::ftruncate(fd_, size_) != 0 || ::lseek(fd_, 0, SEEK_END) < 0)
     throw DataError("[file] " + path + ": expected a file that can be cut, received '" +
-                    reason(errno) + "'");
+                    reason_of(errno) + "'");
 }
 
 void AppendFile::write(std::string_view piece) {
@@ -42,7 +37,7 @@ void AppendFile::write(std::string_view piece) {
     if (put < 0 && errno == EINTR) continue;
     if (put < 0)
       throw BackendError("[file] " + path_ + ": expected the disk to take a line, received '" +
-                         reason(errno) + "'; free some space");
+                         reason_of(errno) + "'; free some space");
     piece.remove_prefix(static_cast<size_t>(put));
     size_ += put;
   }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,19 +14,13 @@
 #include "base/error.h"
 
 namespace pl {
-namespace {
-
-constexpr Bytes kLargestTransfer = Bytes{1} << 30;  // Linux moves at most 2 GiB a call
-
-std::string reason(int error) { return std::generic_category().message(error); }
-
-}  // namespace
+std::string reason_of(int error) { return std::generic_category().message(error); }
 
 File File::open(const std::string& path) {
   // Without O_NONBLOCK, opening a FIFO would wait for a writer before we could refuse it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
-    throw DataError("[file] " + path + ": expected a readable file, received '" + reason(errno) +
+    throw DataError("[file] " + path + ": expected a readable file, received '" + reason_of(errno) +
                     "'; check the path and its permissions");
   return adopt(fd, path);
 }
@@ -37,7 +32,7 @@ File File::adopt(int fd, std::string path) {
   struct stat status {};
   if (::fstat(fd, &status) != 0)
     throw DataError("[file] " + file.path_ + ": expected a readable file, received '" +
-                    reason(errno) + "'");
+                    reason_of(errno) + "'");
   if (!S_ISREG(status.st_mode))
     throw DataError("[file] " + file.path_ + ": expected a regular file, received a " +
                     (S_ISDIR(status.st_mode)    ? "folder"
@@ -67,12 +62,22 @@ Bytes File::read_some(void* destination, Bytes bytes, ByteOffset offset) const {
                 static_cast<size_t>(std::min(bytes - done, kLargestTransfer)), offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw DataError("[file] " + path_ + ": expected a readable file, received '" + reason(errno) +
-                      "'");
+      throw DataError("[file] " + path_ + ": expected a readable file, received '" +
+                      reason_of(errno) + "'");
     if (got == 0) break;
     done += got;
   }
   return done;
+}
+
+bool File::is_cached(ByteOffset offset) const {
+  char byte;
+  const iovec place{&byte, 1};
+  return ::preadv2(fd_, &place, 1, offset, RWF_NOWAIT) == 1 || errno != EAGAIN;
+}
+
+void File::expect(Bytes bytes, ByteOffset offset) const {
+  ::posix_fadvise(fd_, offset, bytes, POSIX_FADV_WILLNEED);
 }
 
 File::~File() {

@@ -11,6 +11,9 @@
 
 namespace pl {
 
+std::string reason_of(int error);                          // an errno in the system's words
+inline constexpr Bytes kLargestTransfer = Bytes{1} << 30;  // Linux moves at most 2 GiB a call
+
 // A regular file open for reading; closed with the object. Reads from several threads are safe.
 class File {
  public:
@@ -37,6 +40,10 @@ class File {
   void pread_exact(void* destination, Bytes bytes, ByteOffset offset) const;
   // The same up to the end of the file; returns how many bytes there were.
   Bytes read_some(void* destination, Bytes bytes, ByteOffset offset) const;
+  // Whether the byte at `offset` could be read now without waiting for a disk.
+  bool is_cached(ByteOffset offset) const;
+  // Has the system fetch these bytes into its page cache meanwhile.
+  void expect(Bytes bytes, ByteOffset offset) const;
 
  private:
   int fd_ = -1;

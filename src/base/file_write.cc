@@ -19,8 +19,6 @@
 namespace pl {
 namespace {
 
-constexpr Bytes kLargestTransfer = Bytes{1} << 30;
-
 // Above RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the process. While this lives the signal
 // is blocked in this thread, so that write() returns EFBIG instead; a pending one is taken away.
 class NoFileSizeSignal {
@@ -67,7 +65,7 @@ struct Draft {
 };
 
 [[noreturn]] void fail(const std::string& path, int error) {
-  const std::string received = std::generic_category().message(error);
+  const std::string received = reason_of(error);
   // A path that cannot be written is the caller's; a disk that cannot take more is the system's.
   if (error == ENOENT || error == EACCES || error == EPERM || error == EROFS || error == ENOTDIR ||
       error == ENAMETOOLONG || error == ELOOP || error == EISDIR)

@@ -24,6 +24,15 @@ class Xxh3 {
 uint64_t xxh3(const void* data, size_t bytes);
 inline uint64_t xxh3(std::string_view text) { return xxh3(text.data(), text.size()); }
 
+// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): each input bit flips half of the
+// output. Of a counter with that step: a stream of random bits.
+inline constexpr uint64_t kGoldenStep = 0x9E3779B97F4A7C15;
+inline uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
+
 std::string hex16(uint64_t value);  // 16 lower-case digits
 
 }  // namespace pl

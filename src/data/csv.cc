@@ -7,7 +7,7 @@
 namespace pl {
 namespace {
 
-constexpr Bytes kPiece = 64 * kKiB;
+constexpr Bytes kCsvPiece = 64 * kKiB;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -54,8 +54,8 @@ CsvReader::CsvReader(const std::string& path, CsvOptions options)
 
 int CsvReader::peek() {
   if (at_ == buffer_.size()) {
-    buffer_.resize(static_cast<size_t>(kPiece));
-    buffer_.resize(static_cast<size_t>(stream_.read(buffer_.data(), kPiece)));
+    buffer_.resize(static_cast<size_t>(kCsvPiece));
+    buffer_.resize(static_cast<size_t>(stream_.read(buffer_.data(), kCsvPiece)));
     at_ = 0;
     if (buffer_.empty()) return -1;
   }

@@ -102,7 +102,9 @@ TEST(TfRecord, WritesWhatTensorFlowReads) {
     });
     EXPECT_EQ(records(folder / name), records(stored(name)));
     // Bytes of a compressed file depend on zlib's version.
-    if (plain) EXPECT_EQ(read_bytes(folder / name), read_bytes(stored(name)));
+    if (plain) {
+      EXPECT_EQ(read_bytes(folder / name), read_bytes(stored(name)));
+    }
   }
   EXPECT_EQ(read_bytes(stored("ours.tfrecord")), read_bytes(stored("tf.tfrecord")));
 }

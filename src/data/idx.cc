@@ -10,7 +10,7 @@ namespace pl {
 namespace {
 
 constexpr int kMostDimensions = 8;
-constexpr Bytes kLongestHeader = 4 + 4 * kMostDimensions;
+constexpr Bytes kLongestIdxHeader = 4 + 4 * kMostDimensions;
 constexpr unsigned char kUnsignedByte = 0x08;
 
 bool is_gzip(const File& file) {
@@ -20,17 +20,17 @@ bool is_gzip(const File& file) {
 
 // The first bytes of the file, or of what it inflates to.
 std::string head_of(const File& file, const Section* gzip) {
-  std::string head(kLongestHeader, '\0');
+  std::string head(kLongestIdxHeader, '\0');
   Bytes size = 0;
   if (!gzip) {
-    size = file.read_some(head.data(), kLongestHeader, 0);
+    size = file.read_some(head.data(), kLongestIdxHeader, 0);
   } else {
     // One piece is all the callback takes, and it may be larger than a header.
     inflate_section(file, *gzip, INT64_MAX, file.path(), [&](const void* data, Bytes bytes) {
-      const Bytes count = std::min(bytes, kLongestHeader - size);
+      const Bytes count = std::min(bytes, kLongestIdxHeader - size);
       std::copy_n(static_cast<const char*>(data), count, head.begin() + size);
       size += count;
-      return size < kLongestHeader;
+      return size < kLongestIdxHeader;
     });
   }
   head.resize(static_cast<size_t>(size));

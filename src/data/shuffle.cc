@@ -1,30 +1,17 @@
 #include "data/shuffle.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace pl {
-namespace {
-
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): each input bit flips half of the
-// output.
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
-
-constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
-
-}  // namespace
-
 Permutation::Permutation(int64_t n, uint64_t seed, uint64_t epoch) : n_(n), half_bits_(3) {
   check(n >= 0 && n <= int64_t{1} << 62, "a permutation of 0 to 2^62 elements");
   // At least 64 points, since halves of one or two bits reach few of the possible permutations.
   // Above that the domain is below 4n, so a walk takes fewer than four rounds of the network on
   // average.
   while ((int64_t{1} << 2 * half_bits_) < n) ++half_bits_;
-  uint64_t state = mix(seed + kStep) ^ mix(mix(epoch + 2 * kStep));
-  for (uint64_t& key : keys_) key = mix(state += kStep);
+  uint64_t state = mix(seed + kGoldenStep) ^ mix(mix(epoch + 2 * kGoldenStep));
+  for (uint64_t& key : keys_) key = mix(state += kGoldenStep);
 }
 
 int64_t Permutation::operator()(int64_t i) const {

@@ -42,6 +42,8 @@ class Source {
   // Puts sample indices[i] of field f at destinations[f] + i * fields()[f].sample.bytes(). A null
   // destination leaves that field out. Runs of consecutive indices are one read. Allocates nothing.
   virtual void read(std::span<const int64_t> indices, std::span<void* const> destinations) = 0;
+  // Samples that read() will be asked for next: a disk may fetch them meanwhile.
+  virtual void expect(std::span<const int64_t> /*indices*/) {}
   virtual Bytes resident_bytes() const = 0;  // upper bound of the heap it holds
 
   // Of sources that are read in order, one whole batch after another: its rows; 0: any indices.

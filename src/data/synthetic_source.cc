@@ -3,29 +3,21 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/source.h"
 
 namespace pl {
 namespace {
 
-constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
-
-// SplitMix64's finaliser: a counter in, 64 random bits out.
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
-
 // Calls `put(element, 32 random bits)` for all elements of one sample of one field, two a number.
 template <class Put>
 void generate(uint64_t key, int64_t elements, Put put) {
   for (int64_t i = 0; i + 1 < elements; i += 2) {
-    const uint64_t bits = mix(key += kStep);
+    const uint64_t bits = mix(key += kGoldenStep);
     put(i, static_cast<uint32_t>(bits));
     put(i + 1, static_cast<uint32_t>(bits >> 32));
   }
-  if (elements % 2 == 1) put(elements - 1, static_cast<uint32_t>(mix(key + kStep)));
+  if (elements % 2 == 1) put(elements - 1, static_cast<uint32_t>(mix(key + kGoldenStep)));
 }
 
 // 24 bits, so that float32 and float64 see the same numbers.
@@ -73,7 +65,8 @@ class SyntheticSource : public Source {
 
  private:
   uint64_t key(int64_t sample, uint64_t field) const {
-    return mix(mix(mix(spec_.seed + kStep) + static_cast<uint64_t>(sample) * kStep) + field);
+    return mix(mix(mix(spec_.seed + kGoldenStep) + static_cast<uint64_t>(sample) * kGoldenStep) +
+               field);
   }
 
   // One token more than x has; the first is left out.

@@ -155,6 +155,15 @@ class RangeSource : public Source {
     }
   }
 
+  void expect(std::span<const int64_t> indices) override {
+    std::array<int64_t, 256> moved;
+    for (size_t done = 0; done < indices.size(); done += moved.size()) {
+      const auto part = indices.subspan(done, std::min(moved.size(), indices.size() - done));
+      for (size_t i = 0; i < part.size(); ++i) moved[i] = part[i] + begin_;
+      source_.expect({moved.data(), part.size()});
+    }
+  }
+
   Bytes resident_bytes() const override { return 1 * kKiB; }  // the whole source is on the bill
 
  private:

@@ -11,7 +11,7 @@
 namespace pl {
 namespace {
 
-constexpr Bytes kPiece = 4096;  // bytes read at a time, on the stack
+constexpr Bytes kTextPiece = 4096;  // bytes read at a time, on the stack
 
 // Token of each byte, -1 where it does not occur.
 struct Alphabet {
@@ -21,9 +21,9 @@ struct Alphabet {
 
 Alphabet alphabet_of(const File& file) {
   std::array<bool, 256> occurs{};
-  unsigned char piece[kPiece];
-  for (ByteOffset at = 0; at < file.size(); at += kPiece) {
-    const Bytes count = std::min(kPiece, file.size() - at);
+  unsigned char piece[kTextPiece];
+  for (ByteOffset at = 0; at < file.size(); at += kTextPiece) {
+    const Bytes count = std::min(kTextPiece, file.size() - at);
     file.pread_exact(piece, count, at);
     for (Bytes i = 0; i < count; ++i) occurs[piece[i]] = true;
   }
@@ -64,9 +64,9 @@ class TextSource : public Source {
 
  private:
   void read_window(ByteOffset at, int32_t* x, int32_t* y) const {
-    unsigned char piece[kPiece];
-    for (int64_t done = 0; done <= length_; done += kPiece) {
-      const Bytes count = std::min<Bytes>(kPiece, length_ + 1 - done);
+    unsigned char piece[kTextPiece];
+    for (int64_t done = 0; done <= length_; done += kTextPiece) {
+      const Bytes count = std::min<Bytes>(kTextPiece, length_ + 1 - done);
       file_->pread_exact(piece, count, at + done);
       for (Bytes i = 0; i < count; ++i) {
         const int32_t token = alphabet_.token[piece[i]];

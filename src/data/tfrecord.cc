@@ -13,7 +13,7 @@ namespace pl {
 namespace {
 
 constexpr Bytes kHeader = 12, kTail = 4;  // a length with its CRC; the record's CRC
-constexpr Bytes kPiece = 64 * kKiB;
+constexpr Bytes kRecordPiece = 64 * kKiB;
 
 uint32_t u32_at(const char* bytes) {
   uint32_t value;
@@ -119,8 +119,8 @@ class PlainSink : public TfRecordSink {
  public:
   explicit PlainSink(FileWriter& file) : file_(file) {}
   void put(std::string_view bytes) override {
-    if (buffer_.size() + bytes.size() > static_cast<size_t>(kPiece)) flush();
-    if (bytes.size() > static_cast<size_t>(kPiece))
+    if (buffer_.size() + bytes.size() > static_cast<size_t>(kRecordPiece)) flush();
+    if (bytes.size() > static_cast<size_t>(kRecordPiece))
       file_.write(bytes);
     else
       buffer_ += bytes;
@@ -167,7 +167,7 @@ class GzipSink : public TfRecordSink {
 
   FileWriter& file_;
   z_stream z_{};
-  std::array<unsigned char, kPiece> out_;
+  std::array<unsigned char, kRecordPiece> out_;
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ class WeightedSource : public Source {
     return source_.require_below(field, what, count, allowed);
   }
 
+  void expect(std::span<const int64_t> indices) override { source_.expect(indices); }
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     check(destinations.size() == fields_.size(), "one destination for each field");
     source_.read(indices, destinations.first(destinations.size() - 1));

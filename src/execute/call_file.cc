@@ -12,10 +12,9 @@
 namespace pl {
 namespace {
 
-constexpr const char* kFirstLine = "plimsoll calls 1";
+constexpr const char* kCallsVersion = "plimsoll calls 1";
 constexpr size_t kMostCalls = 8192;  // of a cache; more are forgotten together
-constexpr Bytes kMostText = 64 * kMiB;
-constexpr double kPsPerMs = 1e9;
+constexpr Bytes kLongestCallFile = 64 * kMiB;
 
 class Described final : public Backend {
  public:
@@ -55,7 +54,7 @@ int64_t number(std::string_view word, const std::string& path) {
 }  // namespace
 
 void write_calls(const std::string& path, const CallFile& file) {
-  std::string text = std::string(kFirstLine) + "\n" + file.machine + "\n";
+  std::string text = std::string(kCallsVersion) + "\n" + file.machine + "\n";
   for (Bytes number : {file.held, file.alignment, file.granule})
     text += std::to_string(number) + "\n";
   for (const auto& [name, call] : file.calls)
@@ -66,9 +65,9 @@ void write_calls(const std::string& path, const CallFile& file) {
 }
 
 CallFile read_calls(const std::string& path) {
-  const std::string whole = read_text_file(path, kMostText);
+  const std::string whole = read_text_file(path, kLongestCallFile);
   std::string_view text = whole;
-  if (take(text, '\n', path) != kFirstLine)
+  if (take(text, '\n', path) != kCallsVersion)
     throw DataError("[calls] " + path + ": expected a file of plan --calls, received another");
   CallFile file;
   file.machine = take(text, '\n', path);

@@ -11,8 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kMostMs = 1200;  // of all calls
-constexpr double kShortMs = 0.2;  // shorter calls are timed many at once, as a recording
+constexpr double kMostTiming = 1200;  // of all calls
+constexpr double kShortMs = 0.2;      // shorter calls are timed many at once, as a recording
 constexpr int kMostAtOnce = 16;
 constexpr int kLongRuns = 2;  // of a call that is not short
 constexpr Bytes kPattern = 64 * kKiB;
@@ -83,7 +83,7 @@ void CallTimer::fill(Bytes bytes) {
 std::optional<double> CallTimer::ms(const Op& op, Kernel& kernel, const Metas& in,
                                     const Metas& out) {
   const Places places = places_of(op, kernel, in, out, backend_.alignment());
-  if (places.end > room_ || spent_ms_ > kMostMs) return std::nullopt;
+  if (places.end > room_ || spent_ms_ > kMostTiming) return std::nullopt;
   const auto start = Clock::now();
   if (!memory_ || memory_->bytes() < places.end) {
     memory_.reset();

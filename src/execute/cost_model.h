@@ -8,6 +8,8 @@
 
 namespace pl {
 
+inline constexpr double kPsPerMs = 1e9;  // files have picoseconds
+
 // What a team of threads reaches. Between two points a rate is interpolated over the logarithm of
 // the size; beyond the ends it stays.
 struct Rates {

@@ -20,7 +20,7 @@ constexpr size_t kMostEntries = 1024;
 constexpr size_t kMostPoints = 16;
 constexpr Bytes kMostText = 128 * kKiB;                   // of a file; a full table takes some 80
 constexpr int64_t kMostRate = 1'000'000'000'000'000'000;  // FLOPs, bytes, or either per second
-constexpr double kMostMs = 1e9, kPsPerMs = 1e9;
+constexpr double kMostMs = 1e9;
 constexpr int64_t kLeastNarrow = 100, kMostNarrow = 10000;  // in thousandths
 constexpr double kNews = 0.1;
 // A corrected roofline strays no further than this from the plain one.

@@ -282,7 +282,9 @@ TEST(Calibrate, MeasuresWithinItsTimeAndRoom) {
     for (const auto* points : {&rates.matmul, &rates.memory})
       for (size_t i = 0; i < points->size(); ++i) {
         EXPECT_GT((*points)[i].per_second, 1e6);
-        if (i > 0) EXPECT_GT((*points)[i].size, (*points)[i - 1].size);
+        if (i > 0) {
+          EXPECT_GT((*points)[i].size, (*points)[i - 1].size);
+        }
       }
     EXPECT_LE(rates.matmul.front().per_second, rates.matmul.back().per_second);
     EXPECT_GE(rates.memory.front().per_second, rates.memory.back().per_second);

@@ -275,6 +275,8 @@ void find_parts(Layer& layer, const std::vector<Shape>& in) {
     const SketchValues values(recorder);
     Building building(found, recorder, x);
     LayerCall made{x, weights, false, building.params(), 0};
+    const std::vector<Tensors> more_of_in(x.size());
+    made.more_of_in = more_of_in;
     made.more = &more;
     made.result_masks = &result_masks;
     made.losses = &losses;

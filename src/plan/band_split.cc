@@ -24,7 +24,7 @@ class BandSplitter final : public Splitter {
   }
 
   bool has_rows(ValueId id) const {
-    return step_.role[index(id)] == Role::image || step_.role[index(id)] == Role::owned;
+    return step_.role[index(id)] == BandRole::image || step_.role[index(id)] == BandRole::owned;
   }
   // Input rows as rows of a value.
   int64_t scaled(ValueId id, int64_t rows) const {
@@ -36,10 +36,10 @@ class BandSplitter final : public Splitter {
   Part classify(const Node& node) override {
     Part part = Part::body;
     for (ValueId out : node.out) {
-      const Role role = step_.role[index(out)];
-      if (role == Role::outside) part = Part::before;
-      if (role == Role::after) part = Part::after;
-      summed_[index(out)] = role == Role::total;
+      const BandRole role = step_.role[index(out)];
+      if (role == BandRole::outside) part = Part::before;
+      if (role == BandRole::after) part = Part::after;
+      summed_[index(out)] = role == BandRole::total;
       part_[index(out)] = part;
     }
     return part;

@@ -84,14 +84,15 @@ class Walk {
     if (!edges_) return own;
     return {std::min(own.begin, height(id)), last ? height(id) : std::min(own.end, height(id))};
   }
-  bool is(ValueId id, Role role) const { return step_.role[index(id)] == role; }
+  bool is(ValueId id, BandRole role) const { return step_.role[index(id)] == role; }
 
   ImageRule rule_of(const Node& node) const {
     Metas in;
     RowMask images = 0;
     for (size_t i = 0; i < node.in.size(); ++i) {
       in.push_back(step_.graph.values[index(node.in[i])].meta);
-      if (is(node.in[i], Role::image) || is(node.in[i], Role::owned)) images |= RowMask{1} << i;
+      if (is(node.in[i], BandRole::image) || is(node.in[i], BandRole::owned))
+        images |= RowMask{1} << i;
     }
     return images ? image_rule(node.op, in, node.attrs, images) : ImageRule{};
   }
@@ -106,13 +107,13 @@ class Walk {
   void follow(const Node& node, const ImageRule& rule) {
     Span at;
     for (ValueId in : node.in)
-      if (is(in, Role::owned)) at.add(spans_[index(in)]);
+      if (is(in, BandRole::owned)) at.add(spans_[index(in)]);
     if (at.empty()) return;
     // A weight gradient: operand 0 has the rows that the window reads, the others those it is at.
     const bool windowed = rule.kind == ImageRule::sums && rule.window.kernel > 0;
-    const bool owned_read = windowed && is(node.in[0], Role::owned);
+    const bool owned_read = windowed && is(node.in[0], BandRole::owned);
     for (size_t i = 0; i < node.in.size(); ++i) {
-      if (!is(node.in[i], Role::image)) continue;
+      if (!is(node.in[i], BandRole::image)) continue;
       if (owned_read)
         need(node.in[i], reading(rule.window, at));
       else
@@ -121,19 +122,19 @@ class Walk {
     if (rule.kind == ImageRule::gathers) at = reading(rule.window, at);
     if (rule.kind == ImageRule::scatters) at = read_by(rule.window, at);
     for (ValueId out : node.out)
-      if (is(out, Role::owned)) need(out, at);
+      if (is(out, BandRole::owned)) need(out, at);
   }
 
   // Images: what the rows that are needed of them depend on.
   void ask(const Node& node, const ImageRule& rule) {
     Span at;
     for (ValueId out : node.out)
-      if (is(out, Role::image)) at.add(spans_[index(out)]);
+      if (is(out, BandRole::image)) at.add(spans_[index(out)]);
     if (at.empty()) return;
     if (rule.kind == ImageRule::gathers) at = read_by(rule.window, at);
     if (rule.kind == ImageRule::scatters) at = reading(rule.window, at);
     for (ValueId in : node.in)
-      if (is(in, Role::image)) need(in, at);
+      if (is(in, BandRole::image)) need(in, at);
   }
 
   const ImageStep& step_;

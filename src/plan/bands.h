@@ -17,7 +17,7 @@
 
 namespace pl {
 
-enum class Role : uint8_t {
+enum class BandRole : uint8_t {
   outside,  // the same for every band and sample: variables, constants
   sample,   // of one sample, without image rows: the same for all its bands
   image,
@@ -36,7 +36,7 @@ struct Ratio {
 // A step with its own_rows nodes in place, and what each of its values is.
 struct ImageStep {
   Graph graph;
-  std::vector<Role> role;
+  std::vector<BandRole> role;
   std::vector<Ratio> pitch;     // of images and owned values
   std::vector<int64_t> height;  // their rows in the whole image
   std::vector<ValueId> kept;    // images that the step keeps

@@ -24,7 +24,7 @@
 namespace pl::pass {
 namespace {
 
-struct Fusion {
+struct ProductFusion {
   Graph& graph;
   std::vector<std::vector<NodeId>> readers = readers_of(graph);
   std::vector<bool> dropped = std::vector<bool>(graph.nodes.size(), false);
@@ -48,7 +48,7 @@ struct Fusion {
   }
 
   // The sum takes in the product, as `find` knows it, among its operands; of two the later one.
-  void join_sum(NodeId n, const Op& joined, NodeId (Fusion::*find)(ValueId) const) {
+  void join_sum(NodeId n, const Op& joined, NodeId (ProductFusion::*find)(ValueId) const) {
     Node& sum = graph.nodes[index(n)];
     if (sum.in[0] == sum.in[1] || meta(sum.in[0]) != meta(sum.in[1])) return;
     const NodeId first = (this->*find)(sum.in[0]), second = (this->*find)(sum.in[1]);
@@ -154,16 +154,16 @@ struct Fusion {
 }  // namespace
 
 void fuse_product(Graph& graph) {
-  Fusion fusion{graph};
+  ProductFusion fusion{graph};
   const auto count = static_cast<NodeId>(graph.nodes.size());
   // Norms first: the sum of two gradients is theirs.
   for (NodeId n = 0; n < count; ++n)
     if (graph.nodes[index(n)].op == kLayerNormGradient.name) fusion.join_norm(n);
   for (NodeId n = 0; n < count; ++n) {
     if (fusion.dropped[index(n)]) continue;
-    if (graph.nodes[index(n)].op == "add") fusion.join_sum(n, kMatmulAdd, &Fusion::product);
+    if (graph.nodes[index(n)].op == "add") fusion.join_sum(n, kMatmulAdd, &ProductFusion::product);
     if (graph.nodes[index(n)].op == "add")
-      fusion.join_sum(n, kConv2dInputGradientAdd, &Fusion::pixel_product);
+      fusion.join_sum(n, kConv2dInputGradientAdd, &ProductFusion::pixel_product);
     if (graph.nodes[index(n)].op == kGeluGradient.name) fusion.join_gelu(n);
   }
   rebuild(graph, fusion.dropped);

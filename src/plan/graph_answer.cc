@@ -4,15 +4,10 @@
 #include <cstdio>
 
 #include "plan/graph_file.h"
+#include "plan/plan.h"
 
 namespace pl {
 namespace {
-
-struct Recomputed {
-  int64_t values = 0;
-  Bytes bytes = 0;
-  double ms = 0;
-};
 
 Recomputed recomputed(const Problem& problem, const std::vector<int>& steps) {
   Recomputed result;

@@ -27,7 +27,7 @@ class Marker {
   explicit Marker(const Graph& whole) : whole_(whole) {
     step_.graph = whole;
     step_.graph.nodes.clear();
-    step_.role.assign(whole.values.size(), Role::outside);
+    step_.role.assign(whole.values.size(), BandRole::outside);
     step_.height.assign(whole.values.size(), 0);
     owned_.assign(whole.values.size(), -1);
   }
@@ -37,7 +37,7 @@ class Marker {
       const Value& value = whole_.values[index(id)];
       if (value.meta == step_params_meta() && !value.rows) step_.params = id;
       if (!value.rows) continue;
-      step_.role[index(id)] = image(value) ? Role::image : Role::sample;
+      step_.role[index(id)] = image(value) ? BandRole::image : BandRole::sample;
       if (!image(value)) continue;
       step_.height[index(id)] = value.meta.shape[1];
       if (step_.rows == 0) step_.rows = value.meta.shape[1];
@@ -50,9 +50,9 @@ class Marker {
   }
 
  private:
-  Role role(ValueId id) const { return step_.role[index(id)]; }
+  BandRole role(ValueId id) const { return step_.role[index(id)]; }
 
-  RowMask mask_of(const Node& node, std::initializer_list<Role> roles) const {
+  RowMask mask_of(const Node& node, std::initializer_list<BandRole> roles) const {
     RowMask mask = 0;
     for (size_t i = 0; i < node.in.size(); ++i)
       if (std::find(roles.begin(), roles.end(), role(node.in[i])) != roles.end())
@@ -66,7 +66,7 @@ class Marker {
     return image_rule(node.op, in, node.attrs, images, terms);
   }
 
-  void emit(const Node& node, Role role, int64_t height = 0) {
+  void emit(const Node& node, BandRole role, int64_t height = 0) {
     for (ValueId out : node.out) {
       step_.role[index(out)] = role;
       step_.height[index(out)] = height;
@@ -81,12 +81,12 @@ class Marker {
     Value value = step_.graph.values[index(id)];
     const auto result = static_cast<ValueId>(step_.graph.values.size());
     step_.graph.values.push_back(std::move(value));
-    step_.role.push_back(Role::owned);
+    step_.role.push_back(BandRole::owned);
     step_.height.push_back(0);
     owned_.push_back(result);
     const int64_t height = step_.height[index(id)];
     emit({.op = kOwnRows.name, .in = {id, step_.params}, .out = {result}, .path = path},
-         Role::owned, height);
+         BandRole::owned, height);
     return owned_[index(id)] = result;
   }
 
@@ -97,18 +97,19 @@ class Marker {
       if (made_owned(in)) in = owned_[index(in)];
     const Op& op = get_op(node.op);
     const RowMask all = node.in.empty() ? 0 : (RowMask{1} << node.in.size()) - 1;
-    const RowMask totals = mask_of(node, {Role::total});
-    const RowMask samples = mask_of(node, {Role::sample, Role::image, Role::owned, Role::part});
+    const RowMask totals = mask_of(node, {BandRole::total});
+    const RowMask samples =
+        mask_of(node, {BandRole::sample, BandRole::image, BandRole::owned, BandRole::part});
     bool rows = samples != 0;
     for (ValueId out : node.out) rows = rows || whole_.values[index(out)].rows;
-    if (op.effects.writes_state || totals || mask_of(node, {Role::after})) {
-      if (totals == all && op.additive) return emit(node, Role::total);
+    if (op.effects.writes_state || totals || mask_of(node, {BandRole::after})) {
+      if (totals == all && op.additive) return emit(node, BandRole::total);
       if (rows) refuse(node, "works on an image with something summed over all of it");
-      return emit(node, Role::after);
+      return emit(node, BandRole::after);
     }
-    if (!rows) return emit(node, Role::outside);
-    if (mask_of(node, {Role::part})) return visit_part(node);
-    if (!mask_of(node, {Role::image, Role::owned})) return visit_sample(node);
+    if (!rows) return emit(node, BandRole::outside);
+    if (mask_of(node, {BandRole::part})) return visit_part(node);
+    if (!mask_of(node, {BandRole::image, BandRole::owned})) return visit_sample(node);
     visit_image(node);
   }
 
@@ -118,8 +119,8 @@ class Marker {
 
   // What is left of a sum over rows, still of one sample.
   void visit_part(const Node& node) {
-    const RowMask parts = mask_of(node, {Role::part});
-    if (mask_of(node, {Role::image, Role::owned}) ||
+    const RowMask parts = mask_of(node, {BandRole::part});
+    if (mask_of(node, {BandRole::image, BandRole::owned}) ||
         !rule_of(node, 0, parts).linear_in(parts, node.in.size()))
       refuse(node, "needs what is summed over all rows of an image");
     emit_sums(node);
@@ -132,7 +133,7 @@ class Marker {
       if (value.rows != rows || !is_floating(value.meta.dtype))
         refuse(node, "sums rows of an image in a way that bands cannot");
     }
-    emit(node, rows ? Role::part : Role::total);
+    emit(node, rows ? BandRole::part : BandRole::total);
   }
 
   // Made of what all rows have in common. What is spread out over rows is an image.
@@ -140,16 +141,16 @@ class Marker {
     const Value& value = whole_.values[index(node.out[0])];
     if (!value.rows) refuse(node, "sums samples that have no image");
     const bool spread = node.op == "broadcast_to" || node.op == "fill";
-    if (!spread || !image(value)) return emit(node, Role::sample);
-    emit(node, Role::image, value.meta.shape[1]);
+    if (!spread || !image(value)) return emit(node, BandRole::sample);
+    emit(node, BandRole::image, value.meta.shape[1]);
     own(node.out[0], node.path);
     uniform_.resize(step_.graph.values.size(), false);
     uniform_[index(node.out[0])] = true;
   }
 
   void visit_image(Node node) {
-    const RowMask images = mask_of(node, {Role::image, Role::owned});
-    RowMask owned = mask_of(node, {Role::owned});
+    const RowMask images = mask_of(node, {BandRole::image, BandRole::owned});
+    RowMask owned = mask_of(node, {BandRole::owned});
     const ImageRule rule = rule_of(node, images, owned);
     if (rule.kind == ImageRule::mixes) refuse(node, "mixes the rows of an image");
     if (owned && !rule.linear_in(owned, node.in.size()))
@@ -168,13 +169,13 @@ class Marker {
       if (images >> i & 1) height = step_.height[index(node.in[i])];
     if (rule.kind == ImageRule::gathers) height = rule.window.out;
     if (rule.kind == ImageRule::scatters) height = rule.window.in;
-    emit(node, owned ? Role::owned : Role::image, height);
+    emit(node, owned ? BandRole::owned : BandRole::image, height);
   }
 
   void check_kept(ValueId id) {
     const Value& value = whole_.values[index(id)];
     if (value.producer < 0 || !value.rows) return;
-    if (role(id) != Role::image)
+    if (role(id) != BandRole::image)
       throw UserError("[split] " + value.path +
                       ": a step that keeps something of each sample that is no image, or made of "
                       "gradients, cannot work it off in bands");
@@ -203,7 +204,7 @@ class Pitches {
   void run() {
     step_.pitch.assign(step_.graph.values.size(), {});
     for (ValueId id : step_.graph.inputs)
-      if (step_.role[index(id)] == Role::image) {
+      if (step_.role[index(id)] == BandRole::image) {
         step_.pitch[index(id)] = {1, 1};
         break;
       }
@@ -223,7 +224,7 @@ class Pitches {
 
  private:
   bool has_rows(ValueId id) const {
-    return step_.role[index(id)] == Role::image || step_.role[index(id)] == Role::owned;
+    return step_.role[index(id)] == BandRole::image || step_.role[index(id)] == BandRole::owned;
   }
 
   // Values of the node, each with a factor on the pitch that they have in common.

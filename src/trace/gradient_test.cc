@@ -220,8 +220,9 @@ TEST(Gradients, AreNotTracedTowardsInputsNobodyAsksFor) {
   const Tensor x = trace.x({3, 4}), w = trace.w("w", {4, 2});
   gradients(reduce_sum(matmul(x, w)), {w}, fill(Shape{}, 1.0, Dtype::float64));
   for (const Node& node : trace.recorder.graph().nodes)
-    if (node.op == "matmul")
+    if (node.op == "matmul") {
       EXPECT_TRUE(node.in[0] == x.id()) << "only forward and the weight's gradient read x";
+    }
 }
 
 TEST(Gradients, OfAnIntermediateValueAndItsSourceAtOnce) {

@@ -308,6 +308,29 @@ TEST_F(OnDevice, ModelsRunOnValuesThere) {
   for (size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(same_bits(cpu[i], there[i])) << i;
 }
 
+TEST_F(OnDevice, CallsForOneBatchKeepTheirSession) {
+  const Tensor x = pattern({8, 6, 6, 1}, 1), y = labels(8, 5);
+  auto run = [&](const char* where) {
+    Sequential model = small_net();
+    model.compile(
+        {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .device = where});
+    const Bytes before = held();
+    std::vector<double> losses;
+    for (int i = 0; i < 3; ++i) losses.push_back(model.train_on_batch(x, y).at("loss"));
+    EXPECT_EQ(held() > before, std::string(where) != "");
+    losses.push_back(model.test_on_batch(x, y).at("loss"));
+    model.set_weights(model.get_weights());
+    losses.push_back(model.test_on_batch(x, y).at("loss"));
+    losses.push_back(model.train_on_batch(x, y).at("loss"));
+    losses.push_back(model.predict_on_batch(x).data_as<float>()[3]);
+    EXPECT_EQ(model.iterations(), 4);
+    return losses;
+  };
+  const Bytes before = held();
+  EXPECT_EQ(run(""), run(kName));
+  EXPECT_EQ(held(), before);
+}
+
 class Penalised : public Sequential {
  public:
   Penalised() : Sequential(Shape{4}, {Dense(8, {.activation = "tanh"}), Dense(1)}) {}

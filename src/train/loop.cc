@@ -120,11 +120,13 @@ class Means {
   std::vector<std::vector<double>> states_;  // as the log's terms
 };
 
-// Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs.
+// Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs. The
+// source has the time of the step to find the batch behind them.
 class Feeder {
  public:
   Feeder(int64_t batch, const Source& source) {
     indices_.resize(static_cast<size_t>(batch));
+    next_.resize(static_cast<size_t>(batch));
     places_.resize(source.fields().size());
   }
 
@@ -164,8 +166,7 @@ class Feeder {
 
   void read(Session& session, size_t signature, Source& source, const Permutation* order,
             int64_t begin, int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i)
-      indices_[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
+    list(indices_, order, begin, rows);
     const bool predicting = session.plan().signatures[signature].kind == StepKind::predict;
     for (size_t f = 0; f < places_.size(); ++f) {
       const bool wanted = !predicting || source.fields()[f].role == Role::x;
@@ -173,8 +174,17 @@ class Feeder {
     }
     source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
     if (!predicting) write_facts(session, signature, places_.size());
+    const int64_t more = std::min(rows, source.size() - begin - rows);
+    list(next_, order, begin + rows, more);
+    source.expect({next_.data(), static_cast<size_t>(more)});
   }
-  std::vector<int64_t> indices_;
+
+  static void list(std::vector<int64_t>& to, const Permutation* order, int64_t begin,
+                   int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i)
+      to[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
+  }
+  std::vector<int64_t> indices_, next_;
   std::vector<void*> places_;
   Batch ahead_;  // of the pass that is under way, already with the session
   std::exception_ptr failure_;
@@ -531,7 +541,7 @@ void predict(Session& session, Source& source, int64_t batch, const std::vector<
 
 Bytes loop_bytes(const LoopOptions& options) {
   return std::max(options.batch, validation_batch(options)) * static_cast<Bytes>(sizeof(int64_t)) *
-             2 +
+             4 +
          static_cast<Bytes>(kTimesKept * sizeof(double));
 }
 

@@ -191,6 +191,7 @@ void Model::compile(const CompileOptions& options) {
   state_->compiled->fuse = options.fuse;
   optimizer->inner().fitted = 0;
   state_->last.reset();  // before the device that it is for
+  state_->held_session.reset();
   state_->device = std::move(device);
   state_->deterministic = options.deterministic;
   if (built) state_->network.settle_trainable();
@@ -327,6 +328,7 @@ void Model::load_checkpoint(const std::string& folder) {
   if (with_slots) state_->require_compiled("load_checkpoint");
   const VariableLayout layout = with_slots ? state_->layout(true) : weights;
   checkpoint.verify(layout);
+  state_->held_session.reset();
   Variables& variables = state_->weights_to_write();
   variables.adopt(layout);
   checkpoint.load(variables);

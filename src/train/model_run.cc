@@ -360,7 +360,7 @@ History Model::fit(Source& data, const FitOptions& given) {
   history.measured_process = peak > peak_before ? peak : process_resident();
   if (state_->device) history.measured_process = measured_peak(&state_->where());
   if (!training.nan_is_handled) require_finite(result, session.variables());
-  call.keep_plan(session.take_plan());
+  call.keep(std::move(session));
   optimizer().fitted = iterations();
   return history;
 }
@@ -394,7 +394,7 @@ Results Model::evaluate(Source& data, const EvaluateOptions& options) {
   Results results{{"loss", evaluation.loss}};
   const std::vector<std::string> names = log_names(session.plan());
   for (size_t m = 0; m < names.size(); ++m) results[names[m]] = evaluation.metrics[m];
-  call.keep_plan(session.take_plan());
+  call.keep(std::move(session));
   return results;
 }
 
@@ -454,7 +454,7 @@ Tensors Model::predict_all(Source& data, const PredictOptions& options) {
                         .carried = carried_weights(state_->network)};
   TestCallbacks callbacks(model);
   pl::predict(session, data, call.batch(), places, &callbacks, options.steps);
-  call.keep_plan(session.take_plan());
+  call.keep(std::move(session));
   return results;
 }
 
@@ -466,9 +466,22 @@ int64_t rows_of(const Values& x) {
   return known ? std::max<int64_t>(1, x.list[0].values.shape()[0]) : 1;
 }
 
+// While a call for one batch is under way.
+class OneBatch {
+ public:
+  explicit OneBatch(ModelState& state) : state_(state) { state_.one_batch = true; }
+  ~OneBatch() { state_.one_batch = false; }
+  OneBatch(const OneBatch&) = delete;
+  OneBatch& operator=(const OneBatch&) = delete;
+
+ private:
+  ModelState& state_;
+};
+
 }  // namespace
 
 Results Model::train_on_batch(const Values& x, const Values& y, const BatchOptions& options) {
+  const OneBatch scope(*state_);
   const History history = fit(x, y,
                               {.batch_size = rows_of(x),
                                .verbose = 0,
@@ -485,6 +498,7 @@ Results Model::train_on_batch(const Values& x, const Values& y, const BatchOptio
 }
 
 Results Model::test_on_batch(const Values& x, const Values& y, const BatchOptions& options) {
+  const OneBatch scope(*state_);
   return evaluate(x, y,
                   {.batch_size = rows_of(x),
                    .sample_weight = options.sample_weight,
@@ -494,6 +508,7 @@ Results Model::test_on_batch(const Values& x, const Values& y, const BatchOption
 }
 
 Tensor Model::predict_on_batch(const Values& x, const BatchOptions& options) {
+  const OneBatch scope(*state_);
   return predict(x, {.batch_size = rows_of(x),
                      .memory = options.memory,
                      .threads = options.threads,

@@ -243,6 +243,7 @@ bool ModelState::trains(size_t weight) const {
 }
 
 ModelState::~ModelState() {
+  held_session.reset();
   if (variables && !variables->on_host()) {
     last.reset();
     device.reset();
@@ -280,6 +281,7 @@ void ModelState::add_member(const std::shared_ptr<Layer>& layer, const std::vect
   variables.reset();
   traced_variables.reset();
   last.reset();
+  held_session.reset();
   fresh_optimizer = true;
   build(inputs, input_dtypes);
 }
@@ -373,14 +375,15 @@ SessionPlan ModelCall::plan_other(const Network& network, const Compiled& compil
                       nullptr, {.budget = budget_, .memory = plan_->memory});
 }
 
-PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
-  Backend& backend = state_.use_backend(needs_.threads);
-  budget_ = budget.bytes(&backend);
-  const PlanKey wanted = key(batch_);
-  PlanOptions options{.budget = budget_,
-                      .switches = needs_.switches,
-                      .all = want_max_batch,
-                      .memory = plan_memory(backend, state_.bytes_on_device())};
+void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want_max_batch) {
+  const Backend& backend = state_.where();
+  if (state_.held_session && state_.held_session->first == wanted && !want_max_batch) {
+    session_.emplace(std::move(state_.held_session->second));
+    state_.held_session.reset();
+    return;
+  }
+  state_.held_session.reset();
+  options.memory = plan_memory(state_.where(), state_.bytes_on_device());
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
   if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
@@ -391,7 +394,15 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   }
   grant_snapshot(*plan_, snapshot_, budget_, system_limit(&backend));
   grant_ahead(*plan_, budget_, system_limit(&backend));
-  PlanReport report = describe(*plan_);
+}
+
+PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
+  Backend& backend = state_.use_backend(needs_.threads);
+  budget_ = budget.bytes(&backend);
+  const PlanKey wanted = key(batch_);
+  PlanOptions options{.budget = budget_, .switches = needs_.switches, .all = want_max_batch};
+  make_plan(wanted, options, want_max_batch);
+  PlanReport report = describe(session_plan());
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
   report.model = state_.name;
   report.optimizer = compiled_.optimizer ? compiled_.optimizer->name() : name_of(needs_.kind);
@@ -411,6 +422,16 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
 
 Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   const bool training = needs_.kind == StepKind::train;
+  if (session_) {
+    const Variables& variables = training ? state_.weights_to_write(seed) : state_.weights(seed);
+    const bool same = &variables == &session_->variables() &&
+                      !(training && state_.fresh_optimizer) &&
+                      same_entries(variables.layout(), layout_);
+    Session session = std::move(*session_);
+    session_.reset();
+    if (same) return session;
+    plan_ = session.take_plan();
+  }
   require_room(report, state_.variables ? state_.variables->layout().bytes : 0, &state_.where());
   release_code_pages();
   Variables& variables = training ? state_.weights_to_write(seed) : state_.weights(seed);
@@ -423,6 +444,13 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   check_resident(report, &state_.where());
   state_.x_scale = sample_.x_scale;
   return session;
+}
+
+void ModelCall::keep(Session session) {
+  if (state_.device && state_.one_batch)
+    state_.held_session.emplace(key(batch_), std::move(session));
+  else
+    keep_plan(session.take_plan());
 }
 
 void ModelCall::keep_plan(SessionPlan plan) { state_.last.emplace(key(batch_), std::move(plan)); }

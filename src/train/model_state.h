@@ -69,6 +69,10 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   // The last call's plan and kernels, without memory to run in; so that predict in a loop plans
   // once. Dropped before anything else is planned, and (declared last) before the backend.
   std::optional<std::pair<PlanKey, SessionPlan>> last;
+  // On a device, of a call for one batch: its session, memory and all, since recording it anew
+  // takes longer than the step. Any other call lets go of it.
+  std::optional<std::pair<PlanKey, Session>> held_session;
+  bool one_batch = false;  // such a call is under way
 
   // What compile() settles of the outputs, once these are known.
   std::function<std::vector<Head>(const std::vector<std::string>& outputs)> heads = nullptr;
@@ -137,7 +141,8 @@ class ModelCall {
   PlanReport plan(const Budget& budget, bool want_max_batch);
   // After plan(): checks the room, brings the variables into place, reserves.
   Session start(const PlanReport& report, uint64_t seed);
-  const SessionPlan& session_plan() const { return *plan_; }  // after plan()
+  // After plan().
+  const SessionPlan& session_plan() const { return session_ ? session_->plan() : *plan_; }
   const VariableLayout& layout() const { return layout_; }
   const Compiled& compiled() const { return compiled_; }
   // After plan(): the training step of another network or of other settings, planned likewise.
@@ -145,9 +150,11 @@ class ModelCall {
   // After start() or plan(): leaves the plan with the model for the next call.
   void keep_plan(SessionPlan plan);
   void keep_plan() { keep_plan(std::move(*plan_)); }
+  void keep(Session session);  // the same, or all of it
 
  private:
   PlanKey key(int64_t batch) const;
+  void make_plan(const PlanKey& wanted, PlanOptions& options, bool want_max_batch);
   SessionPlan plan_for(const PlanKey& key, const PlanOptions& options) const;
 
   ModelState& state_;
@@ -161,6 +168,7 @@ class ModelCall {
   int64_t batch_ = 0;
   std::optional<Bytes> budget_;
   std::optional<SessionPlan> plan_;
+  std::optional<Session> session_;  // of the last call, instead of a plan
 };
 
 }  // namespace pl

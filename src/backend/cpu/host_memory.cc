@@ -41,17 +41,33 @@ std::optional<Bytes> read_number(const std::string& path) {
   return std::nullopt;  // missing, or "max"
 }
 
+// Of a group's usage: pages of files that nobody maps. The system takes them back when a process of
+// the group wants memory, so that reading a data set does not count as having used up the limit.
+// `prefix`: of the names that count groups below as well.
+Bytes cached_bytes(const std::string& folder, const std::string& prefix) {
+  std::ifstream file(folder + "/memory.stat");
+  std::string name;
+  Bytes value = 0, cached = 0;
+  while (file >> name >> value) {
+    if (name == prefix + "inactive_file" || name == prefix + "active_file") cached += value;
+    if (name == (prefix.empty() ? "file_mapped" : prefix + "mapped_file")) cached -= value;
+  }
+  return std::max<Bytes>(cached, 0);
+}
+
 // Room under every memory limit from this process's group up to the root, cgroup v2 or v1.
 std::optional<Bytes> cgroup_room() {
   std::ifstream groups("/proc/self/cgroup");
   std::string line;
   std::optional<Bytes> least;
-  auto walk = [&](std::string root, std::string path, const char* limit, const char* usage) {
+  auto walk = [&](std::string root, std::string path, const char* limit, const char* usage,
+                  const char* prefix) {
     while (true) {
       const std::string folder = root + path;
       const auto max = read_number(folder + "/" + limit), now = read_number(folder + "/" + usage);
       if (max && now && *max < (int64_t{1} << 60))
-        least = std::min(least.value_or(*max), std::max<Bytes>(*max - *now, 0));
+        least = std::min(least.value_or(*max),
+                         std::clamp<Bytes>(*max - *now + cached_bytes(folder, prefix), 0, *max));
       if (path.empty() || path == "/") break;
       path.erase(path.find_last_of('/'));
     }
@@ -61,9 +77,10 @@ std::optional<Bytes> cgroup_room() {
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1),
                       path = line.substr(second + 1);
-    if (controllers.empty()) walk("/sys/fs/cgroup", path, "memory.max", "memory.current");
+    if (controllers.empty()) walk("/sys/fs/cgroup", path, "memory.max", "memory.current", "");
     if (controllers.find("memory") != std::string::npos)
-      walk("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes");
+      walk("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes",
+           "total_");
   }
   return least;
 }

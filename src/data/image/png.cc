@@ -16,7 +16,7 @@ struct Fault {
   char message[128];
 };
 
-struct Reader {
+struct PngBytes {
   const ImageInput* file;
   Bytes at = 0;
 };
@@ -30,7 +30,7 @@ struct Reader {
 void on_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep to, size_t count) {
-  auto* reader = static_cast<Reader*>(png_get_io_ptr(png));
+  auto* reader = static_cast<PngBytes*>(png_get_io_ptr(png));
   bool whole = false;
   try {
     whole = reader->file->read_some(to, static_cast<Bytes>(count), reader->at) ==
@@ -41,9 +41,9 @@ void read_bytes(png_structp png, png_bytep to, size_t count) {
   reader->at += static_cast<Bytes>(count);
 }
 
-class Decompress {
+class PngReading {
  public:
-  explicit Decompress(const ImageInput& file) : file_(file), reader_{&file} {
+  explicit PngReading(const ImageInput& file) : file_(file), reader_{&file} {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &fault_, on_error, on_warning);
     info_ = png_ ? png_create_info_struct(png_) : nullptr;
     if (!info_) {
@@ -63,9 +63,9 @@ class Decompress {
       throw;
     }
   }
-  ~Decompress() { png_destroy_read_struct(&png_, &info_, nullptr); }
-  Decompress(const Decompress&) = delete;
-  Decompress& operator=(const Decompress&) = delete;
+  ~PngReading() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReading(const PngReading&) = delete;
+  PngReading& operator=(const PngReading&) = delete;
 
   png_structp png() { return png_; }
   png_infop info() { return info_; }
@@ -81,7 +81,7 @@ class Decompress {
 
  private:
   const ImageInput& file_;
-  Reader reader_;
+  PngBytes reader_;
   Fault fault_{};
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
@@ -101,7 +101,7 @@ Bytes scratch_of(ImageSize in, bool interlaced, ImageSize wanted) {
 }  // namespace
 
 Bytes png_scratch(const ImageInput& file, ImageSize size) {
-  Decompress decompress(file);
+  PngReading decompress(file);
   const ImageSize in = decompress.size();
   check_pixels(file, in.height, in.width);
   const bool interlaced =
@@ -110,14 +110,14 @@ Bytes png_scratch(const ImageInput& file, ImageSize size) {
 }
 
 ImageSize png_size(const ImageInput& file) {
-  Decompress decompress(file);
+  PngReading decompress(file);
   const ImageSize size = decompress.size();
   check_pixels(file, size.height, size.width);
   return size;
 }
 
 void decode_png(const ImageInput& file, const DecodeOptions& options, uint8_t* to) {
-  Decompress decompress(file);
+  PngReading decompress(file);
   const ImageSize in = decompress.size();
   check_pixels(file, in.height, in.width);
   png_structp png = decompress.png();

@@ -236,6 +236,7 @@ class IndexedSource final : public ElementSource {
   }
   int64_t size() const override { return dataset_.cardinality(); }
   void begin_epoch(int64_t epoch) override { epoch_ = static_cast<uint64_t>(epoch); }
+  void expect(std::span<const int64_t> indices) override { dataset_.stage()->expect(indices); }
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     check(destinations.size() == fields_.size(), "one destination for each field");
@@ -376,6 +377,10 @@ class SourceStage final : public Stage {
       places.push_back(out.emplace_back(Meta{field.dtype, field.shape}).data_as<char>());
     put(run, epoch, i, places);
     return out;
+  }
+  void expect(std::span<const int64_t> indices) const override {
+    const std::lock_guard lock(mutex_);
+    source_->expect(indices);
   }
   bool puts() const override { return true; }
   void put(Run&, uint64_t, int64_t i, std::span<char* const> to) const override {

@@ -51,12 +51,6 @@ void list_stages(const Stage& node, std::vector<const Stage*>& list) {
   if (std::find(list.begin(), list.end(), &node) == list.end()) list.push_back(&node);
 }
 
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
-
 }  // namespace
 
 int64_t Iterator::advance(int64_t count) {

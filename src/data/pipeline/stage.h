@@ -140,6 +140,8 @@ class Stage {
   // such as a row of a batch: one place for each field, whose sizes are known.
   virtual bool puts() const { return false; }
   virtual void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const;
+  // Elements that get() or put() will be asked for next: a disk may fetch them meanwhile.
+  virtual void expect(std::span<const int64_t> /*indices*/) const {}
   // By default: get() for one index after another.
   virtual IteratorRef iterate(Run& run, uint64_t epoch) const;
 

@@ -15,9 +15,9 @@ uint64_t mix(uint64_t a, uint64_t b) {
 }
 
 // Finds copies and gaps of a view whose steps are set.
-class Reading {
+class SpaceReading {
  public:
-  Reading(const Flat& flat, const std::vector<uint64_t>& kind_of, View& view)
+  SpaceReading(const Flat& flat, const std::vector<uint64_t>& kind_of, View& view)
       : flat_(flat), kind_of_(kind_of), view_(view), last_event_(index(flat.values), -1) {}
 
   void run() {
@@ -135,7 +135,7 @@ View Space::view(const Choice& choice, Bytes target) {
   view.score = scorer_.score(view.steps, target, &view.live);
   view.over.push_back(0);
   for (Bytes live : view.live) view.over.push_back(view.over.back() + (live > target));
-  Reading(flat, kind_of, view).run();
+  SpaceReading(flat, kind_of, view).run();
   return view;
 }
 
