@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -167,11 +168,19 @@ class DatasetSource final : public ElementSource {
   int64_t count() {
     DatasetIterator iterator(dataset_, 0);
     int64_t samples = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    bool said = false;
     for (Element element; iterator.next(element); element.clear()) {
       if (samples % batch_ != 0)
         throw DataError("[data] " + name() + ": expected batches of " + std::to_string(batch_) +
                         " samples but for the last, received a smaller one before it");
       samples += element[0].shape()[0];
+      if (said || std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) continue;
+      said = true;
+      std::fprintf(stderr,
+                   "plimsoll: [data] %s: counting the batches of an epoch, which nobody told; "
+                   "assert_cardinality(n) or steps_per_epoch begins at once\n",
+                   name().c_str());
     }
     return samples;
   }
