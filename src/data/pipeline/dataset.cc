@@ -97,6 +97,7 @@ Dataset::Dataset(StageRef node) : node_(std::move(node)), loops_(new_loops()) {
 Dataset Dataset::with(StageRef node) const {
   Dataset made(std::move(node));
   made.options_ = options_;
+  made.budget();  // a budget that cannot be kept is refused where it becomes so
   return made;
 }
 

@@ -128,8 +128,9 @@ Dataset Dataset::with_options(const DatasetOptions& options) const {
   if (options.memory.value() > kMostBudget)
     throw UserError("[data] with_options: memory: expected at most 1 PiB, received " +
                     std::to_string(options.memory.value()) + " bytes; leave it out for none");
-  Dataset made = with(node_);
+  Dataset made(node_);
   made.options_ = options;
+  made.budget();
   return made;
 }
 

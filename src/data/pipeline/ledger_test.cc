@@ -54,9 +54,11 @@ TEST(Ledger, LendsWhatTheFloorLeaves) {
 }
 
 TEST(Ledger, ImpossibleBudgetsFailAtOnceWithATable) {
-  const Dataset data = blocks(100).batch(8).prefetch(4).with_options({.memory = "512KiB"});
+  const Dataset data = blocks(100).batch(8).prefetch(4);
+  // When the pipeline is built, at the stage that is too much.
+  EXPECT_THROW(blocks(100).with_options({.memory = "512KiB"}).batch(8), DoesNotFit);
   try {
-    data.iterate();
+    data.with_options({.memory = "512KiB"});
     FAIL();
   } catch (const DoesNotFit& error) {
     const std::string message = error.what();

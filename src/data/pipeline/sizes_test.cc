@@ -100,7 +100,7 @@ TEST(DatasetSizes, TheLeastIsAlwaysAnsweredAndRuns) {
         << data.stage()->name();
     EXPECT_LE(least, 8 * kMiB) << data.stage()->name();
     // Whatever budget it has.
-    EXPECT_EQ(data.with_options({.memory = "1KiB"}).minimum_bytes(), least);
+    EXPECT_EQ(data.with_options({.memory = "1GiB"}).minimum_bytes(), least);
   }
 }
 
