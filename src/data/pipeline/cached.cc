@@ -142,6 +142,8 @@ class Kept : public Stage {
   }
   Bytes beside() const override { return 8 * std::max<int64_t>(cardinality_, 0); }  // the table
   virtual Store& store(Run& run) const = 0;
+  // The pass whose elements are kept.
+  virtual uint64_t pass(const Run& /*run*/) const { return 0; }
 
   Element get(Run& run, uint64_t, int64_t i) const override {
     Store& kept = store(run);
@@ -150,7 +152,7 @@ class Kept : public Stage {
       const std::lock_guard lock(kept.mutex);
       if (kept.has(i)) return kept.read(i);
     }
-    Element made = input().get(run, 0, i);
+    Element made = input().get(run, pass(run), i);
     const std::lock_guard lock(kept.mutex);
     if (!kept.has(i)) put(kept, i, made);
     return made;
@@ -202,7 +204,7 @@ class KeptIterator final : public Iterator {
     if (store_.complete) return false;
     IteratorRef& from = node_.indexable() ? own_ : store_.stream;
     int64_t& reached = node_.indexable() ? reached_ : store_.streamed;
-    if (!from) from = node_.inputs()[0]->iterate(run_, 0);
+    if (!from) from = node_.inputs()[0]->iterate(run_, node_.pass(run_));
     if (reached < at_) reached += from->advance(at_ - reached);
     // An element that fails is asked for again in the next epoch if it has an index.
     if (node_.indexable()) {
@@ -253,6 +255,7 @@ class Cache final : public Kept {
     if (elements_ > 0) return std::to_string(elements_);
     return bytes_ > 0 ? format_bytes(bytes_) : "";
   }
+  uint64_t pass(const Run& run) const override { return run.first_pass(*this); }
   Store& store(Run& run) const override {
     return run.keep<CacheStore>(
         *this, [&] { return std::make_unique<CacheStore>(*this, share(run.sizing())); });

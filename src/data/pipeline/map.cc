@@ -112,8 +112,9 @@ class SerialIterator final : public Iterator {
   bool next(Element& out) override {
     out.clear();
     Element in;
+    const int64_t at = at_++;  // one that fails has its place
     if (!input_->next(in)) return false;
-    out = node_.call(run_, epoch_, at_++, in);
+    out = node_.call(run_, epoch_, at, in);
     ++figures_.elements;
     return true;
   }

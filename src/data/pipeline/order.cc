@@ -26,14 +26,17 @@ class Permute final : public Stage {
     return "permutation" + (seed_ ? ", seed " + std::to_string(*seed_) : "");
   }
   std::string decides() const override { return options() + (each_epoch_ ? "" : ", once"); }
+  uint64_t pass(const Run& run, uint64_t epoch) const {
+    return each_epoch_ ? epoch : run.first_pass(*this);
+  }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     // The keys of its rounds are some 100 ns; an element costs more.
-    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
+    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), pass(run, epoch));
     return input().get(run, epoch, order(i));
   }
   bool puts() const override { return input().puts(); }
   void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const override {
-    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
+    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), pass(run, epoch));
     input().put(run, epoch, order(i), to);
   }
 
@@ -92,7 +95,7 @@ class BufferShuffle final : public Stage {
             places_(node.places()),
             bytes_(node.spec().known() || node.bytes_ <= 0 ? INT64_MAX : node.bytes_),
             seed_(node.seed_.value_or(run.seed(node))),
-            epoch_(node.each_epoch_ ? epoch : 0),
+            epoch_(node.each_epoch_ ? epoch : run.first_pass(node)),
             figures_(run.figures(node)) {
         figures_.buffer = places_;
       }
