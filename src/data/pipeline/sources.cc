@@ -174,12 +174,15 @@ class Generator final : public Stage {
         if (ended_) return false;
         out.clear();
         const int64_t at = at_++;
-        // What has thrown cannot go on, and is not asked again.
-        ended_ = true;
+        // What has thrown cannot go on, and is not asked again; unless it says that it can.
+        ended_ = !node_.facts_.goes_on;
         guarded(node_.name(), at, [&] {
           if (!pull_) pull_ = node_.factory_();
           std::optional<Element> made = pull_();
-          if (!made) return;
+          if (!made) {
+            ended_ = true;
+            return;
+          }
           out = std::move(*made);
           ended_ = false;
           check_element(node_.spec(), out, node_.name());

@@ -27,6 +27,7 @@ struct SourceFacts {
   Bytes beside = 0;       // what it holds, outside of the budget
   std::string key = {};   // see Stage::decides
   uint64_t contents = 0;  // see Stage::contents
+  bool goes_on = false;   // a generator that may be asked again after it has thrown
 };
 StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts = {});
 // Elements by index, made by `read` on any thread.
