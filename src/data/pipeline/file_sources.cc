@@ -405,6 +405,12 @@ Dataset decode_images(const Dataset& data, const std::string& field, const Decod
   const auto function = [read, decode, random_crop](const Element& in, uint64_t number) {
     return read(in, random_crop ? with_random_crop(decode, *random_crop, number) : decode);
   };
+  if (map.scratch.value() == 0 && decode.scratch == kDecodeScratch)
+    facts.roomy = [read, decode, random_crop](const Element& in, uint64_t number, Bytes room) {
+      DecodeOptions how = random_crop ? with_random_crop(decode, *random_crop, number) : decode;
+      how.scratch = room;
+      return read(in, how);
+    };
   return Dataset(map_stage(data.stage(), function, std::move(facts), map.name))
       .with_options(data.options());
 }
