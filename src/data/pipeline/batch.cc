@@ -88,8 +88,8 @@ class Batch final : public Stage {
   std::string decides() const override { return options(); }
 
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
-    int64_t end = (i + 1) * size_;
-    if (input().cardinality() >= 0) end = std::min(end, input().cardinality());
+    const int64_t begin = i * size_, count = input().cardinality();
+    const int64_t end = begin + (count >= 0 ? std::min(size_, count - begin) : size_);
     if (direct()) return put_rows(run, epoch, i * size_, end);
     Stack stack(name_, end - i * size_);
     for (int64_t k = i * size_; k < end; ++k) stack.add(input().get(run, epoch, k));

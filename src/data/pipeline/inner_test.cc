@@ -216,5 +216,21 @@ TEST(Failing, WhatWasMovedFrom) {
   EXPECT_EQ(numbers(other).size(), 3U);
 }
 
+TEST(Failing, NumbersNearTheLargest) {
+  const Dataset most = Dataset::range(INT64_MAX);
+  EXPECT_EQ(most.concatenate(most).cardinality(), kInfiniteCardinality);
+  EXPECT_THROW(Dataset::range(INT64_MIN, INT64_MAX), UserError);
+  DatasetIterator last = most.batch(1000).iterate();
+  EXPECT_EQ(last.advance(INT64_MAX / 1000), INT64_MAX / 1000);
+  EXPECT_EQ(numbers(last).back(), INT64_MAX - 1);
+  const Dataset stream = Dataset::range(3).filter([](const Element&) { return true; });
+  try {
+    stream.shuffle(int64_t{1} << 50).iterate();
+    FAIL() << "a buffer of 8 PiB";
+  } catch (const DoesNotFit& error) {
+    EXPECT_NE(std::string(error.what()).find("shuffle"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace pl

@@ -66,8 +66,9 @@ class Repeat final : public Passing {
     if (count_ < 0)
       rows.endless = true;
     else if (count_ != 1 && rows.samples >= 0 && rows.batch > 0)
-      return rows.samples % rows.batch == 0 ? Rows{rows.batch, rows.samples * count_, rows.endless}
-                                            : Rows{};
+      return rows.samples % rows.batch == 0
+                 ? Rows{rows.batch, checked_mul(rows.samples, count_).value_or(-1), rows.endless}
+                 : Rows{};
     return rows;
   }
   // Each pass of each epoch is an epoch of what is repeated.
@@ -330,7 +331,7 @@ class Concatenate final : public Stage {
     else if (a == kUnknownCardinality || b == kUnknownCardinality)
       cardinality_ = kUnknownCardinality;
     else
-      cardinality_ = a + b;
+      cardinality_ = a > INT64_MAX - b ? kInfiniteCardinality : a + b;  // as good as
     indexable_ = inputs_[0]->indexable() && inputs_[1]->indexable();
   }
   Bytes out_bytes(const Sizing& sizing) const override {

@@ -1,6 +1,7 @@
 // shuffle: a keyed permutation where elements can be got by index, a buffer over streams; and the
 // mixing of several data sets.
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -134,10 +135,24 @@ class BufferShuffle final : public Stage {
       uint64_t drawn_ = 0;
       bool ended_ = false;
     };
-    return std::make_unique<Iterate>(*this, run, epoch);
+    try {
+      return std::make_unique<Iterate>(*this, run, epoch);
+    } catch (const std::bad_alloc&) {
+      refuse_buffer();
+    } catch (const DoesNotFit& error) {
+      // Of a stage in front it has a name already.
+      if (!std::string(error.what()).starts_with("[runtime]")) throw;
+      refuse_buffer();
+    }
   }
 
  private:
+  [[noreturn]] void refuse_buffer() const {
+    throw DoesNotFit("[data] " + name_ + ": expected room for a buffer of " +
+                     std::to_string(places()) + " elements, " +
+                     format_bytes(Shelf::bytes(spec_, places(), 0)) +
+                     ", received less from the machine; give a smaller buffer_size, or .bytes");
+  }
   int64_t elements_;
   Bytes bytes_;
   std::optional<uint64_t> seed_;

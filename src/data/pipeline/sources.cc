@@ -95,7 +95,11 @@ class Range final : public Stage {
     const auto low = static_cast<uint64_t>(step > 0 ? begin : end),
                high = static_cast<uint64_t>(step > 0 ? end : begin),
                size = step > 0 ? static_cast<uint64_t>(step) : -static_cast<uint64_t>(step);
-    cardinality_ = empty ? 0 : static_cast<int64_t>((high - low - 1) / size + 1);
+    const uint64_t count = empty ? 0 : (high - low - 1) / size + 1;
+    if (count > static_cast<uint64_t>(INT64_MAX))
+      throw UserError("[data] range: expected fewer than 2^63 numbers, received " +
+                      std::to_string(count) + "; give a larger step");
+    cardinality_ = static_cast<int64_t>(count);
     indexable_ = true;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
