@@ -62,7 +62,8 @@ int CsvReader::peek() {
   return static_cast<unsigned char>(buffer_[at_]);
 }
 
-void CsvReader::fail(const std::string& expected, const std::string& received) const {
+void CsvReader::fail(const std::string& expected, const std::string& received) {
+  row_failed_ = true;
   throw DataError("[data] " + path() + ", line " + std::to_string(row_line_) + ": expected " +
                   expected + ", received " + received);
 }
@@ -111,11 +112,23 @@ void CsvReader::read_field() {
   spans_.push_back({begin, row_.size()});
 }
 
+// Of a row that failed in its middle.
+void CsvReader::leave_row() {
+  if (!in_row_) return;
+  for (int c = peek(); c >= 0 && c != '\n'; c = peek()) advance();
+  if (peek() >= 0) {
+    advance();
+    ++line_;
+  }
+  in_row_ = false;
+}
+
 bool CsvReader::read_row() {
   row_.clear();
   spans_.clear();
   row_line_ = line_;
   if (peek() < 0) return false;
+  in_row_ = true;
   for (;;) {
     read_field();
     const int c = peek();
@@ -123,12 +136,15 @@ bool CsvReader::read_row() {
     if (c == options_.delimiter) continue;
     if (c == '\r' && peek() == '\n') advance();
     if (c >= 0) ++line_;
+    in_row_ = false;
     return true;
   }
 }
 
 bool CsvReader::next(std::vector<std::string_view>& fields) {
   fields.clear();
+  row_failed_ = false;
+  leave_row();
   do {
     if (!read_row()) return false;
   } while (options_.skip_empty_lines && spans_.size() == 1 && row_.empty());

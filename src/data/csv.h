@@ -28,7 +28,10 @@ class CsvReader {
   // The next row's fields, valid until the next call; false at the end. Throws DataError for a row
   // of another width, a quote inside an unquoted field, text behind a closing quote, and a quote
   // that nothing closes.
+  // After one of these the next call goes on with the line behind it.
   bool next(std::vector<std::string_view>& fields);
+  // Behind an exception: whether it concerns a row alone, rather than the file.
+  bool goes_on() const { return row_failed_; }
   int64_t line() const { return row_line_; }  // where the row begins, from 1
   const std::string& path() const { return stream_.path(); }
 
@@ -42,7 +45,8 @@ class CsvReader {
   void read_field();
   void read_quoted();
   void put(char c);
-  [[noreturn]] void fail(const std::string& expected, const std::string& received) const;
+  void leave_row();
+  [[noreturn]] void fail(const std::string& expected, const std::string& received);
 
   ByteStream stream_;
   CsvOptions options_;
@@ -53,6 +57,7 @@ class CsvReader {
   std::vector<std::string> columns_;
   size_t width_ = 0;
   int64_t line_ = 1, row_line_ = 0;
+  bool in_row_ = false, row_failed_ = false;
 };
 
 // A field as a number; blanks around it are allowed. DataError naming `where` otherwise.

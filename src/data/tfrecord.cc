@@ -52,6 +52,7 @@ std::string TfRecordReader::where() const {
 }
 
 std::optional<Bytes> TfRecordReader::next() {
+  in_step_ = false;
   if (waiting_) stream_.skip(*waiting_ + kTail, "a record");
   waiting_.reset();
   std::array<char, kHeader> header;
@@ -62,6 +63,7 @@ std::optional<Bytes> TfRecordReader::next() {
                     "; the file is truncated");
   waiting_ = length_in(header.data(), stream_.most_left(), where());
   ++records_;
+  in_step_ = true;
   return waiting_;
 }
 
@@ -70,8 +72,10 @@ void TfRecordReader::read(void* to) {
   const Bytes bytes = *waiting_;
   waiting_.reset();
   std::array<char, kTail> tail;
+  in_step_ = false;
   stream_.read_exact(to, bytes, "a record");
   stream_.read_exact(tail.data(), kTail, "a record's CRC");
+  in_step_ = true;
   check_record(static_cast<const char*>(to), bytes, tail.data(),
                where_at(path(), "record " + std::to_string(records_ - 1)));
 }

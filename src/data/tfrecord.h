@@ -23,6 +23,8 @@ class TfRecordReader {
   // The record that `next` found; without it, the next call of `next` skips it.
   void read(void* to);
   int64_t records() const { return records_; }  // found so far
+  // Behind an exception: whether the next record is where it is expected.
+  bool in_step() const { return in_step_; }
   const std::string& path() const { return stream_.path(); }
 
  private:
@@ -31,6 +33,7 @@ class TfRecordReader {
   ByteStream stream_;
   std::optional<Bytes> waiting_;  // found and not read
   int64_t records_ = 0;
+  bool in_step_ = true;
 };
 
 // Where a plain file's records lie, by hopping from length to length: then they can be read in any

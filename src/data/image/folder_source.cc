@@ -26,6 +26,9 @@ bool is_file(const std::string& path) {
 // shows before the first step. Above so many files it would take seconds, and a bound serves.
 constexpr int64_t kScanned = 20'000;
 constexpr Bytes kBound = 4 * kMiB;
+// Progressive JPEGs and interlaced PNGs are held whole: a plan has no room for any that a header
+// may speak of.
+constexpr Bytes kMostScratch = 256 * kMiB;
 constexpr size_t kNamed = 16;
 
 std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size, int threads,
@@ -36,7 +39,13 @@ std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size,
   std::vector<int64_t> broken;
   for (int64_t i = 0; i < list->size() && list->size() <= kScanned; ++i) {
     try {
-      scratch = std::max(scratch, decode_scratch(list->path(i), size));
+      const Bytes needed = decode_scratch(list->path(i), size);
+      if (needed > kMostScratch)
+        throw DataError("[image] " + list->path(i) + ": expected an image that can be decoded in " +
+                        format_bytes(kMostScratch) + ", received one that takes " +
+                        format_bytes(needed) +
+                        "; save it without interlacing, or as a JPEG that is not progressive");
+      scratch = std::max(scratch, needed);
     } catch (const DataError& error) {
       if (on_error == OnError::stop) throw;
       broken.push_back(i);

@@ -87,7 +87,8 @@ void check_pixels(const ImageInput& file, int64_t height, int64_t width) {
 void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& options) {
   if (needed > options.scratch)
     refuse_image(file, "expected an image that can be decoded in " + format_bytes(options.scratch) +
-                           ", received one that takes " + format_bytes(needed) + "; raise scratch");
+                           ", received one that takes " + format_bytes(needed) +
+                           "; raise scratch, or memory");
 }
 
 ImageRegion region_of(const ImageInput& file, ImageSize image, const DecodeOptions& options) {
@@ -334,8 +335,8 @@ Dataset image_dataset(std::shared_ptr<const ImageList> list, const ImageDatasetO
   // Numbers of files are what shuffles move; each worker opens, decodes and resizes its own.
   Dataset numbers = part_of(Dataset::range(list->size()), options);
   if (options.shuffle) numbers = numbers.shuffle({.seed = options.seed});
-  const DecodeOptions decode{
-      .size = size, .antialias = options.antialias, .scratch = options.scratch};
+  const Bytes scratch = options.scratch > 0 ? options.scratch : kDecodeScratch;
+  const DecodeOptions decode{.size = size, .antialias = options.antialias, .scratch = scratch};
   const ElementSpec spec{
       {{"x", Dtype::uint8, Shape{size.height, size.width, 3}}, {"y", Dtype::int32, Shape()}}};
   const auto read = [list, spec](const Element& in, const DecodeOptions& how) {
@@ -348,7 +349,7 @@ Dataset image_dataset(std::shared_ptr<const ImageList> list, const ImageDatasetO
   MapFacts facts{.spec = spec,
                  .parallel = parallel_calls(
                      {.num_parallel_calls = options.num_parallel_calls, .name = "decode_image"}),
-                 .scratch = options.scratch,
+                 .scratch = scratch,
                  .beside = list->bytes(),
                  .random = options.random_crop.has_value(),
                  .key = decode_key(decode, options.random_crop) + "|" + hex16(xxh3(list->names)),
@@ -357,6 +358,13 @@ Dataset image_dataset(std::shared_ptr<const ImageList> list, const ImageDatasetO
                                                                    uint64_t number) {
     return read(in, crop ? with_random_crop(decode, *crop, number) : decode);
   };
+  if (options.scratch == 0)
+    facts.roomy = [read, decode, crop = options.random_crop](const Element& in, uint64_t number,
+                                                             Bytes room) {
+      DecodeOptions how = crop ? with_random_crop(decode, *crop, number) : decode;
+      how.scratch = room;
+      return read(in, how);
+    };
   Dataset images(map_stage(numbers.stage(), function, std::move(facts), "decode_image"));
   if (options.ignore_errors) images = images.ignore_errors(true);
   return options.batch_size > 0 ? images.batch(options.batch_size) : images;

@@ -16,6 +16,8 @@
 
 namespace pl {
 
+inline constexpr Bytes kDecodeScratch = 4 * kMiB;
+
 struct DecodeOptions {
   ImageSize size;         // of the result
   bool antialias = true;  // of the resize
@@ -24,7 +26,7 @@ struct DecodeOptions {
   std::function<ImageRegion(ImageSize)> region = {};
   // What decoding may hold besides the result. Plain images need some rows; progressive JPEGs and
   // interlaced PNGs all of their pixels.
-  Bytes scratch = 4 * kMiB;
+  Bytes scratch = kDecodeScratch;
 };
 
 enum class ImageKind : uint8_t { jpeg, png, bmp };
@@ -92,7 +94,8 @@ struct ImageDatasetOptions {
   std::string subset = {};
   bool antialias = true;
   int64_t num_parallel_calls = AUTOTUNE;
-  Bytes scratch = 4 * kMiB;    // see DecodeOptions
+  // See DecodeOptions. 0: 4 MiB, or a 32nd of the pipeline's memory where that is more.
+  Bytes scratch = 0;
   bool ignore_errors = false;  // leave out files that are no images, and count them
   // Inception's crops, another one in each epoch; of each image little more than that is decoded.
   std::optional<ResizedCropOptions> random_crop = {};
@@ -108,7 +111,7 @@ struct TarImageOptions {
   ImageSize image_size = {256, 256};
   bool antialias = true;
   int64_t num_parallel_calls = AUTOTUNE;
-  Bytes scratch = 4 * kMiB;  // see DecodeOptions
+  Bytes scratch = 0;  // see ImageDatasetOptions
 };
 // WebDataset's shards: of each sample the image (.jpg, .jpeg, .png, .bmp) and its class (.cls, a
 // number): x uint8 (H, W, 3), y int32 (). In any order.

@@ -346,6 +346,17 @@ TEST(Image, BombsAreRefusedFromTheHeader) {
   EXPECT_NE(
       message_of([&] { decode(folder / "bomb.png", 8, 8); }).find("pixels, received 60000 x 60000"),
       std::string::npos);
+  // Fewer pixels, but never those of so few bytes.
+  bomb = png(gradient(4, 4), 4, 4, PNG_COLOR_TYPE_RGB, true);
+  patch(16, 16'000);
+  patch(20, 16'000);
+  patch(29, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bomb.data()) + 12, 17)));
+  std::filesystem::create_directories(folder / "class");
+  write(folder / "class/lie.png", bomb);
+  EXPECT_NE(message_of([&] {
+              image_sources(folder / "class", {8, 8}, 1);
+            }).find("hold its pixels"),
+            std::string::npos);
   // Interlaced and progressive images are held whole, and charged before.
   write(folder / "held.png", png(gradient(300, 300), 300, 300, PNG_COLOR_TYPE_RGB, true));
   EXPECT_NE(
@@ -355,6 +366,23 @@ TEST(Image, BombsAreRefusedFromTheHeader) {
   EXPECT_NE(
       message_of([&] { decode(folder / "held.jpg", 8, 8, 500 * kKiB); }).find("raise scratch"),
       std::string::npos);
+}
+
+TEST(Image, ScratchIsFromTheBudget) {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "a");
+  write(folder / "a/1.jpg", jpeg(gradient(1500, 2000), 1500, 2000, 3, true));
+  const Dataset images =
+      image_dataset_from_directory(folder / "a", {.batch_size = 1, .image_size = {32, 32}});
+  const auto read = [&](const char* memory) {
+    const auto one = images.with_options({.memory = memory, .threads = 1}).iterate().next();
+    EXPECT_TRUE(one.has_value());
+  };
+  read("512MiB");
+  EXPECT_NE(message_of([&] { read("64MiB"); }).find("raise scratch, or memory"), std::string::npos);
+  const Dataset fixed = image_dataset_from_directory(
+      folder / "a", {.batch_size = 1, .image_size = {32, 32}, .scratch = 4 * kMiB});
+  EXPECT_THROW(fixed.with_options({.memory = "512MiB"}).iterate().next(), DataError);
 }
 
 TEST(Image, MutatedFilesNeverCrash) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/image/codecs.h"
+#include "data/inflate.h"
 
 namespace pl {
 namespace {
@@ -98,12 +99,23 @@ Bytes scratch_of(ImageSize in, bool interlaced, ImageSize wanted) {
          RowResizer::bytes(in, wanted);
 }
 
+// Pixels that the file's bytes could never be inflated to are a header's word alone.
+void check_held(const ImageInput& file, PngReading& reading) {
+  const ImageSize in = reading.size();
+  check_pixels(file, in.height, in.width);
+  const auto row = static_cast<Bytes>(png_get_rowbytes(reading.png(), reading.info()));
+  if (in.height * row / kDeflateRatio > file.size())
+    refuse_image(file, "expected a file that can hold its pixels, received " +
+                           std::to_string(in.width) + " x " + std::to_string(in.height) + " in " +
+                           std::to_string(file.size()) + " bytes; it is damaged");
+}
+
 }  // namespace
 
 Bytes png_scratch(const ImageInput& file, ImageSize size) {
   PngReading decompress(file);
   const ImageSize in = decompress.size();
-  check_pixels(file, in.height, in.width);
+  check_held(file, decompress);
   const bool interlaced =
       png_get_interlace_type(decompress.png(), decompress.info()) != PNG_INTERLACE_NONE;
   return scratch_of(in, interlaced, size);
@@ -119,7 +131,7 @@ ImageSize png_size(const ImageInput& file) {
 void decode_png(const ImageInput& file, const DecodeOptions& options, uint8_t* to) {
   PngReading decompress(file);
   const ImageSize in = decompress.size();
-  check_pixels(file, in.height, in.width);
+  check_held(file, decompress);
   png_structp png = decompress.png();
   int passes = 1;
   decompress.run([&] {

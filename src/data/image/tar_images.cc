@@ -98,28 +98,36 @@ Dataset tar_image_dataset(const std::vector<std::string>& files, const TarImageO
   expect_image_size("tar_image_dataset", options.image_size);
   const std::shared_ptr<const TarImages> images = index_images(files);
   const ImageSize size = options.image_size;
-  const DecodeOptions decode{
-      .size = size, .antialias = options.antialias, .scratch = options.scratch};
+  const Bytes scratch = options.scratch > 0 ? options.scratch : kDecodeScratch;
+  const DecodeOptions decode{.size = size, .antialias = options.antialias, .scratch = scratch};
   const ElementSpec spec{
       {{"x", Dtype::uint8, Shape{size.height, size.width, 3}}, {"y", Dtype::int32, Shape()}}};
-  const auto function = [images, decode, spec](const Element& in, uint64_t) {
+  const auto read = [images, spec](const Element& in, const DecodeOptions& how) {
     const int64_t i = *in[0].data_as<int64_t>();
     const TarImages::Sample& sample = images->samples[static_cast<size_t>(i)];
     Tensor x(Meta{Dtype::uint8, spec.fields[0].shape}), y(Meta{Dtype::int32, Shape()});
     const Tensor file(Meta{Dtype::uint8, Shape{sample.image.bytes}});
     images->files[static_cast<size_t>(sample.file)].pread_exact(file.data(), sample.image.bytes,
                                                                 sample.image.at);
-    decode_image(images->name(i), file, decode, x.data_as<uint8_t>());
+    decode_image(images->name(i), file, how, x.data_as<uint8_t>());
     *y.data_as<int32_t>() = read_label(*images, i);
     return Element{x, y};
   };
   MapFacts facts{.spec = spec,
                  .parallel = parallel_calls(
                      {.num_parallel_calls = options.num_parallel_calls, .name = "decode_image"}),
-                 .scratch = options.scratch + granted(images->longest),
+                 .scratch = scratch + granted(images->longest),
                  .beside = images->bytes(),
                  .key = decode_key(decode, {}),
                  .contents = [files] { return files_identity(files); }};
+  const auto function = [read, decode](const Element& in, uint64_t) { return read(in, decode); };
+  if (options.scratch == 0)
+    facts.roomy = [read, decode, file = granted(images->longest)](const Element& in, uint64_t,
+                                                                  Bytes room) {
+      DecodeOptions how = decode;
+      how.scratch = room - file;
+      return read(in, how);
+    };
   const Dataset numbers = Dataset::range(static_cast<int64_t>(images->samples.size()));
   return Dataset(map_stage(numbers.stage(), function, std::move(facts), "decode_image"));
 }

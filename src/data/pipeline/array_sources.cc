@@ -9,6 +9,7 @@
 #include "data/byte_stream.h"
 #include "data/npz.h"
 #include "data/pipeline/dataset_source.h"
+#include "data/pipeline/file_pull.h"
 #include "data/pipeline/file_sources.h"
 #include "data/pipeline/stages.h"
 
@@ -56,45 +57,46 @@ Dataset indexed_fixed(const std::vector<std::string>& files, Bytes record,
 
 // Compressed ones: a stream. The footer is known for one when the file ends behind it, so one of
 // its length is held back.
+class FixedReader final : public FileReader {
+ public:
+  FixedReader(const std::string& path, Bytes record, const FixedLengthOptions& options)
+      : stream_(path), record_(record), footer_(options.footer_bytes) {
+    stream_.skip(options.header_bytes, "a header");
+  }
+  std::optional<Element> next() override {
+    const size_t before = held_.size(), wanted = static_cast<size_t>(record_ + footer_);
+    held_.resize(wanted);
+    const Bytes got = stream_.read(held_.data() + before, static_cast<Bytes>(wanted - before));
+    held_.resize(before + static_cast<size_t>(got));
+    if (held_.size() == wanted) {
+      Tensor out(Meta{Dtype::uint8, Shape{record_}});
+      std::memcpy(out.data(), held_.data(), static_cast<size_t>(record_));
+      held_.erase(0, static_cast<size_t>(record_));
+      return Element(1, out);
+    }
+    if (static_cast<Bytes>(held_.size()) != footer_)
+      throw DataError("[data] " + stream_.path() + ": expected records of " +
+                      std::to_string(record_) + " bytes and a footer of " +
+                      std::to_string(footer_) + ", received " + std::to_string(held_.size()) +
+                      " bytes at its end");
+    return {};
+  }
+
+ private:
+  ByteStream stream_;
+  const Bytes record_, footer_;
+  std::string held_;
+};
+
 Dataset streamed_fixed(const std::vector<std::string>& files, Bytes record,
                        const FixedLengthOptions& options) {
-  struct State {
-    std::optional<ByteStream> stream;
-    std::string held;
+  const OpenFile open = [record, options](const std::string& path) {
+    return std::make_unique<FixedReader>(path, record, options);
   };
-  const Bytes header = options.header_bytes, footer = options.footer_bytes;
-  return Dataset(generator_stage(
-      {{{"record", Dtype::uint8, Shape{record}}}},
-      [files, record, header, footer] {
-        return [files, record, header, footer, file = size_t{0},
-                state = std::make_shared<State>()]() mutable -> std::optional<Element> {
-          for (; file < files.size(); ++file, state->stream.reset(), state->held.clear()) {
-            if (!state->stream) {
-              state->stream.emplace(files[file]);
-              state->stream->skip(header, "a header");
-            }
-            std::string& held = state->held;
-            const size_t before = held.size(), wanted = static_cast<size_t>(record + footer);
-            held.resize(wanted);
-            const Bytes got =
-                state->stream->read(held.data() + before, static_cast<Bytes>(wanted - before));
-            held.resize(before + static_cast<size_t>(got));
-            if (held.size() == wanted) {
-              Tensor out(Meta{Dtype::uint8, Shape{record}});
-              std::memcpy(out.data(), held.data(), static_cast<size_t>(record));
-              held.erase(0, static_cast<size_t>(record));
-              return Element(1, out);
-            }
-            if (static_cast<Bytes>(held.size()) != footer)
-              throw DataError("[data] " + files[file] + ": expected records of " +
-                              std::to_string(record) + " bytes and a footer of " +
-                              std::to_string(footer) + ", received " + std::to_string(held.size()) +
-                              " bytes at its end");
-          }
-          return {};
-        };
-      },
-      {.key = edges(options), .contents = files_identity(files)}));
+  return Dataset(
+      generator_stage({{{"record", Dtype::uint8, Shape{record}}}},
+                      [files, open] { return pull_files(files, open); },
+                      {.key = edges(options), .contents = files_identity(files), .goes_on = true}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -87,8 +88,8 @@ class Batch final : public Stage {
   std::string decides() const override { return options(); }
 
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
-    int64_t end = (i + 1) * size_;
-    if (input().cardinality() >= 0) end = std::min(end, input().cardinality());
+    const int64_t begin = i * size_, count = input().cardinality();
+    const int64_t end = begin + (count >= 0 ? std::min(size_, count - begin) : size_);
     if (direct()) return put_rows(run, epoch, i * size_, end);
     Stack stack(name_, end - i * size_);
     for (int64_t k = i * size_; k < end; ++k) stack.add(input().get(run, epoch, k));
@@ -122,24 +123,37 @@ class Batch final : public Stage {
           : node_(node), input_(node.input().iterate(run, epoch)), figures_(run.figures(node)) {}
       bool next(Element& out) override {
         out.clear();
+        pass();
         Stack stack(node_.name(), node_.most_rows());
-        Element in;
-        while (stack.count() < node_.most_rows() && input_->next(in)) stack.add(in);
+        // A batch with an element that fails is lost as a whole, and the next one begins where it
+        // would have: so they are the same whether they are made by index or not.
+        left_ = node_.size_;
+        for (Element in; stack.count() < node_.most_rows();) {
+          --left_;
+          if (!input_->next(in)) break;
+          stack.add(in);
+        }
+        left_ = 0;
         if (stack.count() == 0 || (node_.drop_ && stack.count() < node_.size_)) return false;
         out = stack.take();
         ++figures_.elements;
         return true;
       }
       int64_t advance(int64_t count) override {
+        pass();
         // More than there are comes to the end, by whatever number.
         if (count > INT64_MAX / node_.size_) count = INT64_MAX / node_.size_;
         return groups(input_->advance(count * node_.size_), node_.size_, node_.drop_);
       }
 
      private:
+      void pass() {
+        if (left_ > 0) input_->advance(std::exchange(left_, 0));
+      }
       const Batch& node_;
       IteratorRef input_;
       StageFigures& figures_;
+      int64_t left_ = 0;  // elements of a batch that failed
     };
     return std::make_unique<Iterate>(*this, run, epoch);
   }
@@ -194,7 +208,13 @@ class Unbatch final : public Stage {
       }
       int64_t advance(int64_t count) override {
         int64_t done = 0;
-        while (done < count && load()) {
+        while (done < count) {
+          try {
+            if (!load()) break;
+          } catch (const DataError&) {  // a batch that fails has one place
+            ++done;
+            continue;
+          }
           const int64_t step = std::min(count - done, rows_ - row_);
           row_ += step;
           done += step;
@@ -273,17 +293,17 @@ class Window final : public Stage {
         for (; pass_ > 0 && !held_.empty(); --pass_) held_.pop_front();
         if (pass_ > 0 && input_->advance(pass_) < pass_) return false;
         pass_ = 0;
-        Element in;
-        while (static_cast<int64_t>(held_.size()) < node_.span()) {
-          if (!input_->next(in)) return false;
-          held_.push_back(std::move(in));
-        }
-        Stack stack(node_.name(), node_.size_);
-        for (int64_t j = 0; j < node_.size_; ++j)
-          stack.add(held_[static_cast<size_t>(j * node_.stride_)]);
-        out = stack.take();
-        pass_ = node_.shift_;
+        while (static_cast<int64_t>(held_.size()) < node_.span())
+          if (!hold()) return false;
+        pass_ = node_.shift_;  // whether it fails or not
         ++at_;
+        Stack stack(node_.name(), node_.size_);
+        for (int64_t j = 0; j < node_.size_; ++j) {
+          const Held& held = held_[static_cast<size_t>(j * node_.stride_)];
+          if (held.error) std::rethrow_exception(held.error);
+          stack.add(held.element);
+        }
+        out = stack.take();
         ++figures_.elements;
         return true;
       }
@@ -297,10 +317,24 @@ class Window final : public Stage {
       }
 
      private:
+      struct Held {
+        Element element;
+        std::exception_ptr error;  // of every window that it is in
+      };
+      bool hold() {
+        Held held;
+        try {
+          if (!input_->next(held.element)) return false;
+        } catch (const DataError&) {
+          held = {{}, std::current_exception()};
+        }
+        held_.push_back(std::move(held));
+        return true;
+      }
       const Window& node_;
       IteratorRef input_;
       StageFigures& figures_;
-      std::deque<Element> held_;
+      std::deque<Held> held_;
       int64_t pass_ = 0;  // of the input, before the next window
       int64_t at_ = 0;    // windows so far
     };

@@ -3,6 +3,7 @@
 // run finds. Elements of unknown size are in the file always.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <utility>
 
 #include "base/cache_folder.h"
@@ -41,22 +42,36 @@ std::string temporary_folder() {
 class CacheStore final : public Store {
  public:
   CacheStore(const Stage& node, Bytes share) : node_(node) {
-    if (!node.spec().known()) return;
-    Bytes stride = 0;
-    for (const FieldSpec& field : node.spec().fields) stride += field.known_bytes();
-    places_ = stride > 0 ? share / stride : 0;
+    places_ = places_in(node.spec(), share);
     if (node.cardinality() >= 0) places_ = std::min(places_, node.cardinality());
-    if (places_ > 0) shelf_.emplace(node.spec(), places_);
-    there_.resize(static_cast<size_t>(places_));
+    if (places_ < 1) return;
+    shelf_.emplace(node.spec(), places_);
+    there_ = Tensor(Meta{Dtype::uint8, Shape{(places_ + 7) / 8}});
+    std::memset(there_.data(), 0, static_cast<size_t>((places_ + 7) / 8));
+  }
+  // What so many elements take: their bytes, and a bit for each.
+  static Bytes bytes(const ElementSpec& spec, int64_t places) {
+    return places < 1 ? 0 : Shelf::bytes(spec, places, 0) + granted(places / 8 + 1);
+  }
+  // As many as fit.
+  static int64_t places_in(const ElementSpec& spec, Bytes share) {
+    int64_t low = 0, high = 1;
+    if (!spec.known() || Shelf::bytes(spec, 1 << 20, 0) < kMiB) return 0;
+    while (high < (int64_t{1} << 40) && bytes(spec, high) <= share) high *= 2;
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      (bytes(spec, middle) <= share ? low : high) = middle;
+    }
+    return low;
   }
   bool has(int64_t i) const override {
-    return i < places_ ? there_[static_cast<size_t>(i)] : spill_ && spill_->has(i - places_);
+    return i < places_ ? (bits(i) >> (i % 8) & 1) != 0 : spill_ && spill_->has(i - places_);
   }
   int64_t count() const override { return held_ + (spill_ ? spill_->count() : 0); }
   void put(int64_t i, const Element& element) override {
     if (i < places_) {
       shelf_->put(i, element);
-      there_[static_cast<size_t>(i)] = true;
+      bits(i) = static_cast<uint8_t>(bits(i) | 1 << (i % 8));
       ++held_;
       return;
     }
@@ -68,9 +83,11 @@ class CacheStore final : public Store {
   }
 
  private:
+  uint8_t& bits(int64_t i) const { return there_.data_as<uint8_t>()[i / 8]; }
+
   const Stage& node_;
   int64_t places_ = 0, held_ = 0;
-  std::vector<bool> there_;
+  Tensor there_;  // a bit for each place, within the share
   std::optional<Shelf> shelf_;
   std::optional<ElementFileWriter> spill_;
 };
@@ -140,8 +157,9 @@ class Kept : public Stage {
   Bytes floor(const Sizing& sizing) const override {
     return input().floor(sizing) + out_bytes(sizing);
   }
-  Bytes beside() const override { return 8 * std::max<int64_t>(cardinality_, 0); }  // the table
   virtual Store& store(Run& run) const = 0;
+  // The pass whose elements are kept.
+  virtual uint64_t pass(const Run& /*run*/) const { return 0; }
 
   Element get(Run& run, uint64_t, int64_t i) const override {
     Store& kept = store(run);
@@ -150,7 +168,7 @@ class Kept : public Stage {
       const std::lock_guard lock(kept.mutex);
       if (kept.has(i)) return kept.read(i);
     }
-    Element made = input().get(run, 0, i);
+    Element made = input().get(run, pass(run), i);
     const std::lock_guard lock(kept.mutex);
     if (!kept.has(i)) put(kept, i, made);
     return made;
@@ -202,7 +220,7 @@ class KeptIterator final : public Iterator {
     if (store_.complete) return false;
     IteratorRef& from = node_.indexable() ? own_ : store_.stream;
     int64_t& reached = node_.indexable() ? reached_ : store_.streamed;
-    if (!from) from = node_.inputs()[0]->iterate(run_, 0);
+    if (!from) from = node_.inputs()[0]->iterate(run_, node_.pass(run_));
     if (reached < at_) reached += from->advance(at_ - reached);
     // An element that fails is asked for again in the next epoch if it has an index.
     if (node_.indexable()) {
@@ -243,9 +261,9 @@ class Cache final : public Kept {
   Bytes share(const Sizing& sizing) const {
     if (!spec_.known()) return 0;
     Bytes share = bytes_ > 0 ? bytes_ : sizing.cache;
-    if (elements_ > 0) share = Shelf::bytes(spec_, elements_, 0);
+    if (elements_ > 0) share = CacheStore::bytes(spec_, elements_);
     if (cardinality_ >= 0 && cardinality_ < (int64_t{1} << 40))
-      share = std::min(share, Shelf::bytes(spec_, cardinality_, 0));
+      share = std::min(share, CacheStore::bytes(spec_, cardinality_));
     return granted(share);
   }
   Bytes floor(const Sizing& sizing) const override { return Kept::floor(sizing) + share(sizing); }
@@ -253,6 +271,7 @@ class Cache final : public Kept {
     if (elements_ > 0) return std::to_string(elements_);
     return bytes_ > 0 ? format_bytes(bytes_) : "";
   }
+  uint64_t pass(const Run& run) const override { return run.first_pass(*this); }
   Store& store(Run& run) const override {
     return run.keep<CacheStore>(
         *this, [&] { return std::make_unique<CacheStore>(*this, share(run.sizing())); });

@@ -55,6 +55,9 @@ ElementSpec probe(const ElementSpec& in, const std::string& stage,
   } catch (const std::exception& error) {
     throw UserError("[data] " + stage + ": expected a function that takes an element of zeros, " +
                     "received: " + error.what() + kRemedy);
+  } catch (...) {
+    throw UserError("[data] " + stage + ": expected a function that takes an element of zeros, " +
+                    "received something thrown that is no std::exception" + kRemedy);
   }
   ElementSpec spec;
   for (size_t f = 0; f < out.size(); ++f) {
@@ -92,6 +95,10 @@ ByteCount::ByteCount(std::in_place_t, bool negative, uint64_t bytes) {
 
 Dataset::Dataset(StageRef node) : node_(std::move(node)), loops_(new_loops()) {
   check(node_ != nullptr, "a data set has a stage");
+  if (node_->spec().fields.empty())
+    throw UserError("[data] " + node_->name() +
+                    ": expected elements with a field or more, received none; say what they "
+                    "consist of");
 }
 
 Dataset Dataset::with(StageRef node) const {

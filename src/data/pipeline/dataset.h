@@ -150,6 +150,10 @@ struct NamedField {
 class Dataset {
  public:
   explicit Dataset(StageRef node);  // of a stage of your own (stage.h)
+  // Moving is copying a handle, so that what was moved from is still a data set.
+  Dataset(const Dataset&) = default;
+  Dataset& operator=(const Dataset&) = default;
+  ~Dataset() = default;
 
   // Rows of the tensors. Fields are called x, y, sample_weight unless names are given. The tensors
   // are held and are no part of the budget; elements are copies of their rows, to be written to.
@@ -295,6 +299,8 @@ class DatasetIterator {
   explicit DatasetIterator(const Dataset& dataset);  // that does not run yet
   void make_run();
   void finish() noexcept;
+  Run& running() const;  // throws UserError where it was moved from
+  void expect_started() const;
 
   Dataset dataset_;
   std::unique_ptr<Run> run_;

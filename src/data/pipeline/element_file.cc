@@ -29,6 +29,12 @@ struct Footer {
 };
 static_assert(sizeof(Header) == 16 && sizeof(Footer) == 56);
 
+// Of an element, as it stands in front of it: never 0, which is what a hole reads as.
+uint64_t written(Xxh3& hash) {
+  const uint64_t digest = hash.digest();
+  return digest == 0 ? 1 : digest;
+}
+
 uint64_t hash_of(const Footer& footer) { return xxh3(&footer, offsetof(Footer, hash)); }
 
 constexpr int64_t kIndexPiece = 1024;  // places read or written at a time
@@ -75,7 +81,7 @@ Element read_element(const ElementSpec& spec, const Read& read, Bytes left,
     take(tensor.data(), bytes);
     hash.update(tensor.data(), static_cast<size_t>(bytes));
   }
-  if (hash.digest() != wanted)
+  if (written(hash) != wanted)
     throw DataError(where + ": expected what was written, received other bytes; it is damaged");
   return out;
 }
@@ -89,10 +95,29 @@ Element read_element(const ElementSpec& spec, const Read& read, Bytes left,
 
 ElementFileWriter::ElementFileWriter(const ElementSpec& spec, const std::string& folder,
                                      const std::string& stage)
-    : spec_(spec), file_(folder, "[data] " + stage), end_(sizeof(Header)) {}
+    : spec_(spec), file_(folder, "[data] " + stage), end_(sizeof(Header)) {
+  if (!spec.known()) {
+    index_.emplace(folder, "[data] " + stage);
+    return;
+  }
+  each_ = sizeof(uint64_t);
+  for (const FieldSpec& field : spec.fields) each_ += field.known_bytes();
+}
+
+ByteOffset ElementFileWriter::place(int64_t i) const {
+  uint64_t word = 0;  // what nobody wrote reads as 0
+  if (index_) {
+    index_->read(&word, sizeof(word), i * 8);
+    return static_cast<ByteOffset>(word);
+  }
+  const ByteOffset at = static_cast<ByteOffset>(sizeof(Header)) + i * each_;
+  if (i >= prefix_) file_.read(&word, sizeof(word), at);
+  return i < prefix_ || word != 0 ? at : 0;
+}
 
 void ElementFileWriter::put(int64_t i, const Element& element) {
-  ByteOffset at = end_ + static_cast<Bytes>(sizeof(uint64_t));
+  const ByteOffset begin = each_ > 0 ? static_cast<ByteOffset>(sizeof(Header)) + i * each_ : end_;
+  ByteOffset at = begin + static_cast<Bytes>(sizeof(uint64_t));
   Xxh3 hash;
   const auto give = [&](const void* from, Bytes bytes) {
     if (bytes == 0) return;
@@ -105,17 +130,20 @@ void ElementFileWriter::put(int64_t i, const Element& element) {
     if (!spec_.fields[f].known()) give(dims.data(), static_cast<Bytes>(dims.size() * sizeof(Dim)));
     give(element[f].data(), element[f].meta().bytes());
   }
-  const uint64_t digest = hash.digest();
-  file_.write(&digest, sizeof(digest), end_);
-  if (i >= static_cast<int64_t>(at_.size())) at_.resize(static_cast<size_t>(i) + 1, 0);
-  at_[static_cast<size_t>(i)] = end_;
-  end_ = at;
+  const uint64_t digest = written(hash);
+  file_.write(&digest, sizeof(digest), begin);
+  const auto word = static_cast<uint64_t>(begin);
+  if (index_) index_->write(&word, sizeof(word), i * 8);
+  end_ = std::max(end_, at);
   largest_ = std::max(largest_, granted(element));
   ++count_;
+  numbers_ = std::max(numbers_, i + 1);
+  if (i == prefix_) ++prefix_;
+  if (count_ == numbers_) prefix_ = count_;
 }
 
 Element ElementFileWriter::read(int64_t i) const {
-  ByteOffset at = at_[static_cast<size_t>(i)];
+  ByteOffset at = place(i);
   return read_element(
       spec_,
       [&](void* to, Bytes bytes) {
@@ -126,18 +154,25 @@ Element ElementFileWriter::read(int64_t i) const {
 }
 
 void ElementFileWriter::publish(const std::string& path, uint64_t key) {
-  check(count_ == static_cast<int64_t>(at_.size()), "every element before a file is whole");
+  check(count_ == numbers_, "every element before a file is whole");
   Header header;
   header.key = key;
   file_.write(&header, sizeof(header), 0);
-  const auto bytes = static_cast<Bytes>(at_.size() * sizeof(ByteOffset));
-  file_.write(at_.data(), bytes, end_);
+  Xxh3 hash;
+  ByteOffset places[kIndexPiece];
+  for (int64_t i = 0; i < count_; i += kIndexPiece) {
+    const int64_t piece = std::min(kIndexPiece, count_ - i);
+    for (int64_t k = 0; k < piece; ++k) places[k] = place(i + k);
+    hash.update(places, static_cast<size_t>(piece * 8));
+    file_.write(places, piece * 8, end_ + i * 8);
+  }
+  const Bytes bytes = count_ * 8;
   Footer footer;
   footer.key = key;
   footer.count = count_;
   footer.index_at = end_;
   footer.largest = largest_;
-  footer.index_hash = xxh3(at_.data(), static_cast<size_t>(bytes));
+  footer.index_hash = hash.digest();
   footer.hash = hash_of(footer);
   file_.write(&footer, sizeof(footer), end_ + bytes);
   file_.publish(path);

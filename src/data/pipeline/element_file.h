@@ -18,9 +18,7 @@ class ElementFileWriter {
   // `stage` is for messages. Throws DataError when the folder cannot be written.
   ElementFileWriter(const ElementSpec& spec, const std::string& folder, const std::string& stage);
 
-  bool has(int64_t i) const {
-    return i < static_cast<int64_t>(at_.size()) && at_[static_cast<size_t>(i)] > 0;
-  }
+  bool has(int64_t i) const { return i < prefix_ || (i < numbers_ && place(i) > 0); }
   int64_t count() const { return count_; }
   void put(int64_t i, const Element& element);  // once for each number
   Element read(int64_t i) const;
@@ -29,12 +27,18 @@ class ElementFileWriter {
   void publish(const std::string& path, uint64_t key);
 
  private:
+  ByteOffset place(int64_t i) const;  // 0: not there
+
   const ElementSpec& spec_;
   GrowingFile file_;
+  // Where elements are, by number (u64): in a file too, so that any number of them takes no memory.
+  // None where all have one size: the places follow from it.
+  std::optional<GrowingFile> index_;
+  Bytes each_ = 0;  // of one in the file; 0: they differ
   ByteOffset end_;
   Bytes largest_ = 0;
-  int64_t count_ = 0;
-  std::vector<ByteOffset> at_;  // 0: not there
+  int64_t count_ = 0, numbers_ = 0;  // that were put; the largest number and one
+  int64_t prefix_ = 0;               // all before are there
 };
 
 // A whole one. Holds nothing: index and elements stay on disk.

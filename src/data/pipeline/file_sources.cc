@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/byte_stream.h"
 #include "data/example.h"
+#include "data/pipeline/file_pull.h"
 #include "data/pipeline/stages.h"
 #include "data/tar.h"
 #include "data/tfrecord.h"
@@ -70,30 +71,36 @@ Dataset indexed_records(const std::vector<std::string>& files) {
                                .contents = files_identity(files)}));
 }
 
+class RecordReader final : public FileReader {
+ public:
+  RecordReader(const std::string& path, Bytes most) : reader_(path), most_(most) {}
+  std::optional<Element> next() override {
+    const std::optional<Bytes> bytes = reader_.next();
+    if (!bytes) return {};
+    // The length is the file's word: it is looked at before there is room for it.
+    if (most_ > 0 && *bytes > most_)
+      throw DataError("[tfrecord] " + reader_.path() + ": expected records of at most " +
+                      format_bytes(most_) + ", received " + format_bytes(*bytes) +
+                      "; raise max_bytes");
+    Tensor record = bytes_tensor(*bytes);
+    reader_.read(record.data());
+    return Element(1, record);
+  }
+  bool goes_on() const override { return reader_.in_step(); }
+
+ private:
+  TfRecordReader reader_;
+  const Bytes most_;
+};
+
 Dataset streamed_records(const std::vector<std::string>& files, const RecordOptions& options) {
   const Bytes most = options.max_bytes.value();
-  return Dataset(generator_stage(
-      bytes_spec("record"),
-      [files, most] {
-        return [files, most, at = size_t{0},
-                reader = std::shared_ptr<TfRecordReader>()]() mutable -> std::optional<Element> {
-          for (; at < files.size(); ++at, reader.reset()) {
-            if (!reader) reader = std::make_shared<TfRecordReader>(files[at]);
-            const std::optional<Bytes> bytes = reader->next();
-            if (!bytes) continue;
-            // The length is the file's word: it is looked at before there is room for it.
-            if (most > 0 && *bytes > most)
-              throw DataError("[tfrecord] " + files[at] + ": expected records of at most " +
-                              format_bytes(most) + ", received " + format_bytes(*bytes) +
-                              "; raise max_bytes");
-            Tensor record = bytes_tensor(*bytes);
-            reader->read(record.data());
-            return Element(1, record);
-          }
-          return {};
-        };
-      },
-      {.max_bytes = most, .contents = files_identity(files)}));
+  const OpenFile open = [most](const std::string& path) {
+    return std::make_unique<RecordReader>(path, most);
+  };
+  return Dataset(
+      generator_stage(bytes_spec("record"), [files, open] { return pull_files(files, open); },
+                      {.max_bytes = most, .contents = files_identity(files), .goes_on = true}));
 }
 
 Tensor numbers_of(const Feature* feature, const FieldSpec& spec) {
@@ -147,14 +154,91 @@ std::vector<size_t> find_columns(const CsvReader& reader, const std::vector<Fiel
     if (!names.empty() && at == names.end())
       throw DataError("[csv] " + reader.path() + ": expected a column " + wanted[c].name +
                       ", received none of that name");
+    if (std::count(names.begin(), names.end(), wanted[c].name) > 1)
+      throw DataError("[csv] " + reader.path() + ": expected one column " + wanted[c].name +
+                      ", received several of that name; give them names of their own");
     places.push_back(names.empty() ? c : static_cast<size_t>(at - names.begin()));
   }
   return places;
 }
 
+class RowReader final : public FileReader {
+ public:
+  RowReader(const std::string& path, const std::vector<FieldSpec>& columns,
+            const CsvOptions& options)
+      : columns_(columns), reader_(path, options), places_(find_columns(reader_, columns)) {}
+  std::optional<Element> next() override {
+    in_row_ = false;
+    if (!reader_.next(fields_)) return {};
+    in_row_ = true;
+    Element out;
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const std::string where = "[csv] " + reader_.path() + ", line " +
+                                std::to_string(reader_.line()) + ", column " + columns_[c].name;
+      if (places_[c] >= fields_.size())
+        throw DataError(where + ": expected a field, the row has none");
+      Tensor& number = out.emplace_back(Meta{columns_[c].dtype, Shape()});
+      put_number(number, fields_[places_[c]], where);
+    }
+    return out;
+  }
+  bool goes_on() const override { return in_row_ || reader_.goes_on(); }
+
+ private:
+  const std::vector<FieldSpec> columns_;
+  CsvReader reader_;
+  const std::vector<size_t> places_;
+  std::vector<std::string_view> fields_;
+  bool in_row_ = false;
+};
+
+class LineReader final : public FileReader {
+ public:
+  LineReader(const std::string& path, Bytes most) : stream_(path), most_(most) {}
+  std::optional<Element> next() override {
+    line_.clear();
+    reading_ = true;
+    bool some = false;  // an empty line is one too
+    for (bool ended = false; !ended;) {
+      if (at_ == piece_.size() && !fill()) break;
+      some = true;
+      const size_t end = piece_.find('\n', at_), until = std::min(end, piece_.size());
+      // Of one that is too long no more is held.
+      if (static_cast<Bytes>(line_.size()) <= most_) line_.append(piece_, at_, until - at_);
+      ended = end != std::string::npos;
+      at_ = until + (ended ? 1 : 0);
+    }
+    reading_ = false;
+    if (!some) return {};
+    if (static_cast<Bytes>(line_.size()) > most_)
+      throw DataError("[text] " + stream_.path() + ": expected lines of at most " +
+                      format_bytes(most_) + "; raise max_bytes");
+    if (line_.ends_with('\r')) line_.pop_back();
+    return Element(1, bytes_tensor(line_));
+  }
+  bool goes_on() const override { return !reading_; }
+
+ private:
+  bool fill() {
+    piece_.resize(16 * 1024);
+    const Bytes got = stream_.read(piece_.data(), static_cast<Bytes>(piece_.size()));
+    piece_.resize(static_cast<size_t>(got));
+    at_ = 0;
+    return got > 0;
+  }
+
+  ByteStream stream_;
+  const Bytes most_;
+  std::string piece_, line_;
+  size_t at_ = 0;
+  bool reading_ = false;
+};
+
 }  // namespace
 
 std::vector<std::string> list_files(const std::string& pattern) {
+  struct stat itself {};
+  if (stat(pattern.c_str(), &itself) == 0 && S_ISREG(itself.st_mode)) return {pattern};
   glob_t found{};
   const int status = glob(pattern.c_str(), 0, nullptr, &found);
   std::vector<std::string> files;
@@ -208,50 +292,12 @@ Dataset parse_examples(const Dataset& records, const std::vector<FieldSpec>& fea
 Dataset text_line_dataset(const std::vector<std::string>& files, const RecordOptions& options) {
   require_files(files, "text_line_dataset");
   const Bytes given = options.max_bytes.value(), most = given > 0 ? given : 64 * kKiB;
-  struct State {
-    std::optional<ByteStream> stream;
-    std::string piece, line;
-    size_t at = 0;
+  const OpenFile open = [most](const std::string& path) {
+    return std::make_unique<LineReader>(path, most);
   };
   return Dataset(generator_stage(
-      bytes_spec("line"),
-      [files, most] {
-        return [files, most, file = size_t{0},
-                state = std::make_shared<State>()]() mutable -> std::optional<Element> {
-          while (file < files.size()) {
-            if (!state->stream) state->stream.emplace(files[file]);
-            if (state->at == state->piece.size()) {
-              state->piece.resize(16 * 1024);
-              state->piece.resize(static_cast<size_t>(state->stream->read(
-                  state->piece.data(), static_cast<Bytes>(state->piece.size()))));
-              state->at = 0;
-            }
-            const bool ended = state->piece.empty();
-            const size_t end = ended ? 0 : state->piece.find('\n', state->at);
-            const size_t until = std::min(end, state->piece.size());
-            state->line.append(state->piece, state->at, until - state->at);
-            if (static_cast<Bytes>(state->line.size()) > most)
-              throw DataError("[text] " + files[file] + ": expected lines of at most " +
-                              format_bytes(most) + "; raise max_bytes");
-            state->at = until;
-            if (ended) {
-              state->stream.reset();
-              ++file;
-              if (state->line.empty()) continue;
-            } else if (end == std::string::npos) {
-              continue;
-            } else {
-              ++state->at;
-            }
-            if (state->line.ends_with('\r')) state->line.pop_back();
-            Element out(1, bytes_tensor(state->line));
-            state->line.clear();
-            return out;
-          }
-          return {};
-        };
-      },
-      {.max_bytes = given, .most = most, .contents = files_identity(files)}));
+      bytes_spec("line"), [files, open] { return pull_files(files, open); },
+      {.max_bytes = given, .most = most, .contents = files_identity(files), .goes_on = true}));
 }
 
 Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<FieldSpec>& columns,
@@ -263,40 +309,15 @@ Dataset csv_dataset(const std::vector<std::string>& files, const std::vector<Fie
       throw UserError("[data] csv_dataset: expected numbers of 32 or 64 bits, received " +
                       column.text() + "; text_line_dataset has whole lines");
   }
-  struct State {
-    std::unique_ptr<CsvReader> reader;
-    std::vector<size_t> places;
-    std::vector<std::string_view> fields;
+  const OpenFile open = [columns, options](const std::string& path) {
+    return std::make_unique<RowReader>(path, columns, options);
   };
   return Dataset(generator_stage(
-      ElementSpec{columns},
-      [files, columns, options] {
-        return [files, columns, options, file = size_t{0},
-                state = std::make_shared<State>()]() mutable -> std::optional<Element> {
-          for (; file < files.size(); ++file, state->reader.reset()) {
-            if (!state->reader) {
-              state->reader = std::make_unique<CsvReader>(files[file], options);
-              state->places = find_columns(*state->reader, columns);
-            }
-            if (!state->reader->next(state->fields)) continue;
-            Element out;
-            for (size_t c = 0; c < columns.size(); ++c) {
-              const std::string where = "[csv] " + files[file] + ", line " +
-                                        std::to_string(state->reader->line()) + ", column " +
-                                        columns[c].name;
-              if (state->places[c] >= state->fields.size())
-                throw DataError(where + ": expected a field, the row has none");
-              Tensor& number = out.emplace_back(Meta{columns[c].dtype, Shape()});
-              put_number(number, state->fields[state->places[c]], where);
-            }
-            return out;
-          }
-          return {};
-        };
-      },
+      ElementSpec{columns}, [files, open] { return pull_files(files, open); },
       {.key = std::string(1, options.delimiter) + (options.header ? " header" : "") +
               (options.skip_empty_lines ? "" : " empty lines"),
-       .contents = files_identity(files)}));
+       .contents = files_identity(files),
+       .goes_on = true}));
 }
 
 Dataset tar_dataset(const std::vector<std::string>& files, const std::vector<std::string>& parts) {
@@ -384,6 +405,12 @@ Dataset decode_images(const Dataset& data, const std::string& field, const Decod
   const auto function = [read, decode, random_crop](const Element& in, uint64_t number) {
     return read(in, random_crop ? with_random_crop(decode, *random_crop, number) : decode);
   };
+  if (map.scratch.value() == 0 && decode.scratch == kDecodeScratch)
+    facts.roomy = [read, decode, random_crop](const Element& in, uint64_t number, Bytes room) {
+      DecodeOptions how = random_crop ? with_random_crop(decode, *random_crop, number) : decode;
+      how.scratch = room;
+      return read(in, how);
+    };
   return Dataset(map_stage(data.stage(), function, std::move(facts), map.name))
       .with_options(data.options());
 }

@@ -140,5 +140,75 @@ TEST(TarDataset, SamplesAreNeighboursOfOneName) {
       "expected a JPEG, PNG or BMP");
 }
 
+// Numbers of a field, the skipped ones' messages in `report`.
+std::vector<float> floats_of(const Dataset& data, PipelineReport& report) {
+  std::vector<float> list;
+  DatasetIterator iterator = data.iterate();
+  for (Element e; iterator.next(e);) list.push_back(*e[0].data_as<float>());
+  report = iterator.report();
+  return list;
+}
+
+TEST(FileSources, ABadRowIsSkippedAlone) {
+  const TempFolder folder;
+  const std::string one = write_bytes(
+      folder / "1.csv", "a,b\n1,1\n2,x\n3,3\n4\n5,5\n6,\"6\"6\n7,7\n8,8\"\n9,9\n10,\"open\n");
+  const std::string other = write_bytes(folder / "2.csv", "b\n1\n");  // no column a
+  const std::string last = write_bytes(folder / "3.csv", "b,a\n11,11\n");
+  const Dataset rows = csv_dataset(
+      {one, other, last}, {{"a", Dtype::float32, Shape()}, {"b", Dtype::float32, Shape()}});
+  PipelineReport report;
+  EXPECT_EQ(floats_of(rows.ignore_errors(), report), (std::vector<float>{1, 3, 5, 7, 9, 11}));
+  EXPECT_EQ(report.stages.back().skipped, 6);
+  ASSERT_EQ(report.stages.back().messages.size(), 6U);
+  for (const auto& [at, part] :
+       std::vector<std::pair<size_t, std::string>>{{0, "1.csv, line 3, column b"},
+                                                   {1, "1.csv, line 5"},
+                                                   {2, "1.csv, line 7"},
+                                                   {3, "1.csv, line 9"},
+                                                   {4, "1.csv, line 11"},
+                                                   {5, "2.csv: expected a column a"}})
+    EXPECT_NE(report.stages.back().messages[at].find(part), std::string::npos)
+        << report.stages.back().messages[at];
+  EXPECT_THROW(
+      csv_dataset({write_bytes(folder / "t.csv", "a,a\n1,2\n")}, {{"a", Dtype::float32, Shape()}})
+          .iterate()
+          .next(),
+      DataError);
+}
+
+TEST(FileSources, ADamagedFileIsLeftAndTheNextOneGoesOn) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += std::to_string(i) + "\n";
+  std::string packed = testing::gzip(text);
+  const std::string cut = write_bytes(folder / "1.gz", packed.substr(0, packed.size() / 2));
+  const std::string good =
+      write_bytes(folder / "2[x].gz", testing::gzip("a\n" + std::string(99, 'b') + "\n\nc"));
+  DatasetIterator lines =
+      text_line_dataset({cut, good}, {.max_bytes = 64}).ignore_errors().iterate();
+  std::vector<std::string> tail;
+  for (Element e; lines.next(e);)
+    tail.emplace_back(e[0].data_as<char>(), static_cast<size_t>(e[0].meta().bytes()));
+  ASSERT_GT(tail.size(), 1000U);
+  EXPECT_EQ((std::vector<std::string>(tail.end() - 3, tail.end())),
+            (std::vector<std::string>{"a", "", "c"}));
+  EXPECT_EQ(lines.report().stages.back().skipped, 2);
+  EXPECT_EQ(list_files(good), std::vector<std::string>{good});
+
+  std::string records = testing::read_bytes(testing::golden_file("formats/tf.tfrecord"));
+  const Dataset whole = tfrecord_dataset({write_bytes(folder / "w.gz", testing::gzip(records))});
+  const auto count = [](const Dataset& data) {
+    int64_t found = 0;
+    DatasetIterator iterator = data.ignore_errors().iterate();
+    while (iterator.next()) ++found;
+    return found;
+  };
+  const int64_t all = count(whole);
+  records[40] = static_cast<char>(records[40] ^ 1);
+  const std::string bad = write_bytes(folder / "b.gz", testing::gzip(records));
+  EXPECT_EQ(count(tfrecord_dataset({bad, folder / "w.gz"})), 2 * all - 1);
+}
+
 }  // namespace
 }  // namespace pl

@@ -26,12 +26,13 @@ class Filter final : public Stage {
       Iterate(const Filter& node, Run& run, uint64_t epoch)
           : node_(node), input_(node.input().iterate(run, epoch)), figures_(run.figures(node)) {}
       bool next(Element& out) override {
-        while (input_->next(out)) {
-          if (!guarded(node_.name(), at_++, [&] { return node_.predicate_(out); })) continue;
+        while (true) {
+          const int64_t at = at_++;  // one that fails has its place
+          if (!input_->next(out)) return false;
+          if (!guarded(node_.name(), at, [&] { return node_.predicate_(out); })) continue;
           ++figures_.elements;
           return true;
         }
-        return false;
       }
 
      private:
@@ -103,7 +104,7 @@ class Interleave final : public Stage {
                               "; give the stage a larger max_bytes");
             return true;
           }
-          lane = {};
+          close(lane);
           idle = 0;
           turn();
         }
@@ -112,9 +113,13 @@ class Interleave final : public Stage {
 
      private:
       struct Lane {
-        StageRef node;
-        IteratorRef from;
+        InnerStages stages;
+        IteratorRef from;  // ends before them
       };
+      static void close(Lane& lane) {
+        lane.from.reset();
+        lane.stages = {};
+      }
       void turn() {
         at_ = (at_ + 1) % lanes_.size();
         taken_ = 0;
@@ -126,15 +131,19 @@ class Interleave final : public Stage {
           ended_ = true;
           return false;
         }
-        lane.node = guarded(node_.name(), read_++, [&] { return node_.expand_(in); });
-        const Bytes needs = lane.node->floor(run_.sizing()), given = node_.inner(run_.sizing());
-        if (needs > given) {
-          lane = {};
+        const int64_t number = read_++;
+        StageRef root = guarded(node_.name(), number, [&] { return node_.expand_(in); });
+        const Bytes needs = root->floor(run_.sizing()), given = node_.inner(run_.sizing());
+        if (needs > given)
           throw DataError("[data] " + node_.name() + ": expected an inner data set within " +
                           format_bytes(given) + ", received one that needs " + format_bytes(needs) +
                           "; raise inner_bytes");
-        }
-        lane.from = lane.node->iterate(run_, epoch_);
+        // By its number, so that inner data sets draw other numbers than their neighbours.
+        const auto place = static_cast<uint64_t>(number);
+        const uint64_t first = random_key(run_.first_pass(node_), 0, place);
+        InnerStages stages(run_, std::move(root), first);
+        lane.from = stages.root().iterate(run_, random_key(first, epoch_, place));
+        lane.stages = std::move(stages);
         return true;
       }
 

@@ -226,8 +226,23 @@ void DatasetIterator::finish() noexcept {
   if (!dataset_.loops_->resting) dataset_.loops_->resting = std::move(run_);
 }
 
+Run& DatasetIterator::running() const {
+  if (!run_)
+    throw UserError(
+        "[data] " + dataset_.stage()->name() +
+        ": expected an iterator, received one that was moved from; use the one it was moved to");
+  return *run_;
+}
+
+void DatasetIterator::expect_started() const {
+  if (!root_)
+    throw UserError(
+        "[data] " + dataset_.stage()->name() +
+        ": expected an epoch that has begun, received one that failed to; start(epoch)");
+}
+
 void DatasetIterator::start(uint64_t epoch) {
-  const MemoryScope scope(run_->ledger().memory());
+  const MemoryScope scope(running().ledger().memory());
   current_.clear();
   root_.reset();  // the old epoch's memory is the new one's
   root_ = dataset_.stage()->iterate(*run_, epoch);
@@ -237,9 +252,10 @@ void DatasetIterator::start(uint64_t epoch) {
 }
 
 bool DatasetIterator::next(Element& out) {
-  const MemoryScope scope(run_->ledger().memory());
+  const MemoryScope scope(running().ledger().memory());
   out.clear();
   // An element that fails counts as delivered, so that a position behind it is one.
+  expect_started();
   ++delivered_;
   if (root_->next(out)) return true;
   --delivered_;
@@ -261,7 +277,8 @@ int64_t DatasetIterator::advance(int64_t count) {
   if (dataset_.cardinality() == kInfiniteCardinality && count > kMostEndless - delivered_)
     throw UserError("[data] advance: expected a place below 2^48 in data without end, received " +
                     std::to_string(count) + " more; take(n) gives them an end");
-  const MemoryScope scope(run_->ledger().memory());
+  const MemoryScope scope(running().ledger().memory());
+  expect_started();
   const int64_t done = root_->advance(count);
   delivered_ += done;
   return done;
@@ -304,11 +321,11 @@ void DatasetIterator::restore(const std::string& text) {
 }
 
 PipelineReport DatasetIterator::report() const {
-  PipelineReport report{.ledger = run_->ledger().figures(), .threads = run_->threads()};
+  PipelineReport report{.ledger = running().ledger().figures(), .threads = running().threads()};
   const std::vector<const Stage*> list = all_stages(*dataset_.stage());
   for (const Stage* node : list) {
-    StageReport line = describe_stage(*node, run_->sizing());
-    const StageFigures& figures = run_->figures(*node);
+    StageReport line = describe_stage(*node, running().sizing());
+    const StageFigures& figures = running().figures(*node);
     line.elements = figures.elements;
     line.waited_ns = figures.waited_ns;
     line.parallel = figures.parallel;

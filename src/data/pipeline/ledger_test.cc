@@ -3,6 +3,7 @@
 #include "data/pipeline/ledger.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
@@ -303,6 +304,37 @@ TEST(Cache, KeepsElementsOfUnknownSizeInAFile) {
   EXPECT_EQ(numbers(iterator), first);
   EXPECT_EQ(first.size(), 15u);
   EXPECT_EQ(reads, 6);
+}
+
+TEST(Budget, ACachesIndexTakesNoMemory) {
+  constexpr int64_t kCount = 200'000;
+  const auto heap = [] {
+    const struct mallinfo2 info = ::mallinfo2();
+    return static_cast<Bytes>(info.uordblks + info.hblkhd);
+  };
+  for (const bool known : {true, false}) {
+    const ElementSpec spec{{{"x", Dtype::int64, known ? Shape() : Shape{kUnknown}}}};
+    const auto row = [known](const Element& in) -> Element {
+      if (known) return in;
+      Tensor list(Meta{Dtype::int64, Shape{1}});
+      *list.data_as<int64_t>() = number(in);
+      return {list};
+    };
+    const Dataset data = Dataset::range(known ? kCount : kCount / 2)
+                             .map(row, {.spec = spec, .max_bytes = 4096})
+                             .cache({.elements = known ? 1000 : 0})
+                             .with_options({.memory = "1MiB"});
+    DatasetIterator iterator = data.iterate();
+    const Bytes before = heap();
+    int64_t wanted = 0;
+    for (Element e; iterator.next(e); ++wanted) ASSERT_EQ(number(e), wanted);
+    EXPECT_LT(heap() - before, 256 * kKiB);
+    EXPECT_EQ(wanted, data.cardinality());
+    iterator.start(1);  // from the file, in the middle too
+    EXPECT_EQ(iterator.advance(wanted - 3), wanted - 3);
+    EXPECT_EQ(number(*iterator.next()), wanted - 3);
+    EXPECT_LE(iterator.report().ledger.payload_peak, kMiB);
+  }
 }
 
 }  // namespace

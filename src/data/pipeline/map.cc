@@ -39,9 +39,12 @@ class Map final : public Stage {
     return bound_of(spec_, facts_.max_bytes, sizing);
   }
   // A call and its result, without what goes in.
-  Bytes call_bytes(const Sizing& sizing) const {
-    const Bytes out = out_bytes(sizing);
-    return out + (facts_.scratch >= 0 ? granted(facts_.scratch) : out);
+  Bytes call_bytes(const Sizing& sizing) const { return out_bytes(sizing) + scratch(sizing); }
+  Bytes scratch(const Sizing& sizing) const {
+    if (facts_.scratch < 0) return out_bytes(sizing);
+    // An eighth of the budget is an unknown element's.
+    const Bytes most = facts_.roomy ? sizing.unknown / 4 : 0;
+    return granted(std::max(facts_.scratch, most));
   }
   Bytes once(const Sizing& sizing) const override {
     return input().once(sizing) + call_bytes(sizing);
@@ -81,7 +84,8 @@ class Map final : public Stage {
     return guarded(name_, i, [&] {
       const uint64_t key =
           random_key(facts_.seed.value_or(run.seed(*this)), epoch, static_cast<uint64_t>(i));
-      Element out = function_(in, key);
+      Element out =
+          facts_.roomy ? facts_.roomy(in, key, scratch(run.sizing())) : function_(in, key);
       check_element(spec_, out, name_);
       if (!spec_.known() && granted(out) > out_bytes(run.sizing()))
         throw DataError("expected an element of at most " + format_bytes(out_bytes(run.sizing())) +
@@ -112,8 +116,9 @@ class SerialIterator final : public Iterator {
   bool next(Element& out) override {
     out.clear();
     Element in;
+    const int64_t at = at_++;  // one that fails has its place
     if (!input_->next(in)) return false;
-    out = node_.call(run_, epoch_, at_++, in);
+    out = node_.call(run_, epoch_, at, in);
     ++figures_.elements;
     return true;
   }

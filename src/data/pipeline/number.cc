@@ -66,14 +66,16 @@ class Repeat final : public Passing {
     if (count_ < 0)
       rows.endless = true;
     else if (count_ != 1 && rows.samples >= 0 && rows.batch > 0)
-      return rows.samples % rows.batch == 0 ? Rows{rows.batch, rows.samples * count_, rows.endless}
-                                            : Rows{};
+      return rows.samples % rows.batch == 0
+                 ? Rows{rows.batch, checked_mul(rows.samples, count_).value_or(-1), rows.endless}
+                 : Rows{};
     return rows;
   }
   // Each pass of each epoch is an epoch of what is repeated.
   uint64_t inner_epoch(uint64_t epoch, int64_t pass) const {
-    return (count_ < 0 ? epoch << 32 : epoch * static_cast<uint64_t>(count_)) +
-           static_cast<uint64_t>(pass);
+    const auto number = static_cast<uint64_t>(pass);
+    if (count_ >= 0) return epoch * static_cast<uint64_t>(count_) + number;
+    return epoch == 0 ? number : random_key(epoch, 0, number);
   }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     const int64_t size = input().cardinality();
@@ -329,7 +331,7 @@ class Concatenate final : public Stage {
     else if (a == kUnknownCardinality || b == kUnknownCardinality)
       cardinality_ = kUnknownCardinality;
     else
-      cardinality_ = a + b;
+      cardinality_ = a > INT64_MAX - b ? kInfiniteCardinality : a + b;  // as good as
     indexable_ = inputs_[0]->indexable() && inputs_[1]->indexable();
   }
   Bytes out_bytes(const Sizing& sizing) const override {
@@ -437,26 +439,39 @@ class AssertCardinality final : public Passing {
     cardinality_ = count;
     indexable_ = false;
   }
+  // `at`: elements so far, those that failed included; above count_: it was said, and is over.
+  bool next(Iterator& from, int64_t& at, Element& out) const {
+    if (at > count_) return false;
+    const int64_t before = at++;
+    const bool more = from.next(out);
+    if (more && before < count_) return true;
+    at = before;
+    if (!more && before == count_) return false;
+    at = count_ + 1;
+    out.clear();
+    throw DataError("[data] " + name_ + ": expected " + std::to_string(count_) +
+                    " elements, received " + (more ? "more" : std::to_string(before)) +
+                    "; assert the number that there is");
+  }
   std::string options() const override { return std::to_string(count_); }
   IteratorRef iterate(Run& run, uint64_t epoch) const override {
     auto from = std::shared_ptr<Iterator>(input().iterate(run, epoch));
     auto at = std::make_shared<int64_t>(0);
     return std::make_unique<CallIterator>(
-        run.figures(*this),
-        [this, from, at](Element& out) {
-          const bool more = from->next(out);
-          if (more == (*at < count_)) {
-            *at += more;
-            return more;
-          }
-          throw DataError("[data] " + name_ + ": expected " + std::to_string(count_) +
-                          " elements, received " + (more ? "more" : std::to_string(*at)) +
-                          "; assert the number that there is");
-        },
-        [from, at](int64_t count) {
-          const int64_t done = from->advance(count);
+        run.figures(*this), [this, from, at](Element& out) { return next(*from, *at, out); },
+        [this, from, at](int64_t count) {
+          // The place behind the last is that of the error, where there is one.
+          const int64_t done = from->advance(std::min(count, std::max<int64_t>(0, count_ - *at)));
           *at += done;
-          return done;
+          int64_t more = 0;
+          for (Element passed; done + more < count;) {
+            try {
+              if (!next(*from, *at, passed)) break;
+            } catch (const DataError&) {
+            }
+            ++more;
+          }
+          return done + more;
         });
   }
 

@@ -1,6 +1,7 @@
 // shuffle: a keyed permutation where elements can be got by index, a buffer over streams; and the
 // mixing of several data sets.
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -26,14 +27,17 @@ class Permute final : public Stage {
     return "permutation" + (seed_ ? ", seed " + std::to_string(*seed_) : "");
   }
   std::string decides() const override { return options() + (each_epoch_ ? "" : ", once"); }
+  uint64_t pass(const Run& run, uint64_t epoch) const {
+    return each_epoch_ ? epoch : run.first_pass(*this);
+  }
   Element get(Run& run, uint64_t epoch, int64_t i) const override {
     // The keys of its rounds are some 100 ns; an element costs more.
-    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
+    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), pass(run, epoch));
     return input().get(run, epoch, order(i));
   }
   bool puts() const override { return input().puts(); }
   void put(Run& run, uint64_t epoch, int64_t i, std::span<char* const> to) const override {
-    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), each_epoch_ ? epoch : 0);
+    const Permutation order(cardinality_, seed_.value_or(run.seed(*this)), pass(run, epoch));
     input().put(run, epoch, order(i), to);
   }
 
@@ -92,7 +96,7 @@ class BufferShuffle final : public Stage {
             places_(node.places()),
             bytes_(node.spec().known() || node.bytes_ <= 0 ? INT64_MAX : node.bytes_),
             seed_(node.seed_.value_or(run.seed(node))),
-            epoch_(node.each_epoch_ ? epoch : 0),
+            epoch_(node.each_epoch_ ? epoch : run.first_pass(node)),
             figures_(run.figures(node)) {
         figures_.buffer = places_;
       }
@@ -131,10 +135,24 @@ class BufferShuffle final : public Stage {
       uint64_t drawn_ = 0;
       bool ended_ = false;
     };
-    return std::make_unique<Iterate>(*this, run, epoch);
+    try {
+      return std::make_unique<Iterate>(*this, run, epoch);
+    } catch (const std::bad_alloc&) {
+      refuse_buffer();
+    } catch (const DoesNotFit& error) {
+      // Of a stage in front it has a name already.
+      if (!std::string(error.what()).starts_with("[runtime]")) throw;
+      refuse_buffer();
+    }
   }
 
  private:
+  [[noreturn]] void refuse_buffer() const {
+    throw DoesNotFit("[data] " + name_ + ": expected room for a buffer of " +
+                     std::to_string(places()) + " elements, " +
+                     format_bytes(Shelf::bytes(spec_, places(), 0)) +
+                     ", received less from the machine; give a smaller buffer_size, or .bytes");
+  }
   int64_t elements_;
   Bytes bytes_;
   std::optional<uint64_t> seed_;

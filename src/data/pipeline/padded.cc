@@ -53,10 +53,11 @@ class PaddedBatch final : public Stage {
             figures_(run.figures(node)) {}
       bool next(Element& out) override {
         out.clear();
+        pass();
         std::vector<Element> rows;
-        Element in;
-        while (static_cast<int64_t>(rows.size()) < node_.size_ && input_->next(in))
-          rows.push_back(std::move(in));
+        left_ = node_.size_;  // as batch: one with an element that fails is lost as a whole
+        for (Element in; left_-- > 0 && input_->next(in);) rows.push_back(std::move(in));
+        left_ = 0;
         if (rows.empty() || (node_.drop_ && static_cast<int64_t>(rows.size()) < node_.size_))
           return false;
         out = pad_rows(node_.name(), node_.padding_, rows, bound_);
@@ -64,15 +65,20 @@ class PaddedBatch final : public Stage {
         return true;
       }
       int64_t advance(int64_t count) override {
+        pass();
         if (count > INT64_MAX / node_.size_) count = INT64_MAX / node_.size_;
         return groups(input_->advance(count * node_.size_), node_.size_, node_.drop_);
       }
 
      private:
+      void pass() {
+        if (left_ > 0) input_->advance(std::exchange(left_, 0));
+      }
       const PaddedBatch& node_;
       IteratorRef input_;
       const Bytes bound_;
       StageFigures& figures_;
+      int64_t left_ = 0;  // elements of a batch that failed
     };
     return std::make_unique<Iterate>(*this, run, epoch);
   }
@@ -178,7 +184,12 @@ class BucketIterator final : public Iterator {
   int64_t advance(int64_t count) override {
     int64_t done = 0;
     size_t bucket = 0;
-    for (std::vector<Element> rows; done < count && gather(rows, bucket);) ++done;
+    for (std::vector<Element> rows; done < count; ++done) {
+      try {
+        if (!gather(rows, bucket)) break;
+      } catch (const DataError&) {  // its place is one
+      }
+    }
     return done;
   }
 

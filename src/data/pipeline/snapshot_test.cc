@@ -243,7 +243,7 @@ TEST(Snapshot, AFolderThatCannotBeWrittenIsNamed) {
 TEST(Cache, TakesElementsOrBytes) {
   const Dataset thousand = Dataset::range(1000);
   const Bytes plain = thousand.minimum_bytes();
-  EXPECT_EQ(thousand.cache({.elements = 600}).minimum_bytes(), plain + 4096 + 8192);
+  EXPECT_EQ(thousand.cache({.elements = 600}).minimum_bytes(), plain + 4096 + 8192 + 4096);
   EXPECT_EQ(thousand.cache({.bytes = 4096}).minimum_bytes(), plain + 4096 + 4096);
   DatasetIterator iterator = thousand.cache({.elements = 600}).iterate();
   EXPECT_EQ(numbers(iterator), numbers(thousand));

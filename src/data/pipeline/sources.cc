@@ -95,7 +95,11 @@ class Range final : public Stage {
     const auto low = static_cast<uint64_t>(step > 0 ? begin : end),
                high = static_cast<uint64_t>(step > 0 ? end : begin),
                size = step > 0 ? static_cast<uint64_t>(step) : -static_cast<uint64_t>(step);
-    cardinality_ = empty ? 0 : static_cast<int64_t>((high - low - 1) / size + 1);
+    const uint64_t count = empty ? 0 : (high - low - 1) / size + 1;
+    if (count > static_cast<uint64_t>(INT64_MAX))
+      throw UserError("[data] range: expected fewer than 2^63 numbers, received " +
+                      std::to_string(count) + "; give a larger step");
+    cardinality_ = static_cast<int64_t>(count);
     indexable_ = true;
   }
   Bytes once(const Sizing& sizing) const override { return out_bytes(sizing); }
@@ -174,12 +178,15 @@ class Generator final : public Stage {
         if (ended_) return false;
         out.clear();
         const int64_t at = at_++;
-        // What has thrown cannot go on, and is not asked again.
-        ended_ = true;
+        // What has thrown cannot go on, and is not asked again; unless it says that it can.
+        ended_ = !node_.facts_.goes_on;
         guarded(node_.name(), at, [&] {
           if (!pull_) pull_ = node_.factory_();
           std::optional<Element> made = pull_();
-          if (!made) return;
+          if (!made) {
+            ended_ = true;
+            return;
+          }
           out = std::move(*made);
           ended_ = false;
           check_element(node_.spec(), out, node_.name());

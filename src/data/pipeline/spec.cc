@@ -82,7 +82,7 @@ void check_element(const ElementSpec& spec, const Element& element, const std::s
   for (const Tensor& tensor : element)
     received += (received.empty() ? "" : ", ") +
                 (tensor.defined() ? tensor.meta().text() : std::string("an empty tensor"));
-  throw DataError("[" + stage + "] expected an element of " + spec.text() + ", received " +
+  throw UserError("[" + stage + "] expected an element of " + spec.text() + ", received " +
                   (received.empty() ? "nothing" : received) +
                   "; what the stage yields must be what its signature says");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -56,7 +57,12 @@ void list_stages(const Stage& node, std::vector<const Stage*>& list) {
 int64_t Iterator::advance(int64_t count) {
   Element passed;
   int64_t done = 0;
-  while (done < count && next(passed)) ++done;
+  for (; done < count; ++done) {
+    try {
+      if (!next(passed)) break;
+    } catch (const DataError&) {  // its place is one
+    }
+  }
   return done;
 }
 
@@ -125,11 +131,65 @@ Run::Run(StageRef root, Bytes budget, Bytes floor, Sizing sizing, int threads, u
       ++drawing;
 }
 
-Run::~Run() = default;
+Run::~Run() {
+  const std::vector<const Stage*> list = all_stages(*root_);
+  for (auto node = list.rbegin(); node != list.rend(); ++node) keeps_.erase(*node);
+}
 
 uint64_t Run::seed(const Stage& node) const {
-  const auto at = seeds_.find(&node);
-  return at == seeds_.end() ? seed_ : at->second;
+  if (const auto at = seeds_.find(&node); at != seeds_.end()) return at->second;
+  const std::lock_guard lock(keep_mutex_);
+  const auto at = inner_.find(&node);
+  return at == inner_.end() ? seed_ : at->second.seed;
+}
+
+uint64_t Run::first_pass(const Stage& node) const {
+  const std::lock_guard lock(keep_mutex_);
+  const auto at = inner_.find(&node);
+  return at == inner_.end() ? 0 : at->second.first_pass;
+}
+
+InnerStages::InnerStages(Run& run, StageRef root, uint64_t first_pass)
+    : run_(&run), root_(std::move(root)) {
+  const std::lock_guard lock(run.keep_mutex_);
+  uint64_t drawing = 0;
+  for (const Stage* node : all_stages(*root_)) {
+    if (run.figures_.contains(node)) continue;  // the pipeline's own
+    held_.push_back(node);
+    Run::Inner& inner = run.inner_[node];
+    const uint64_t own = drawing == 0 ? run.seed_ : random_key(run.seed_, 0, drawing);
+    drawing += node->draws() ? 1 : 0;
+    if (inner.holders++ == 0) inner = {1, first_pass, own};
+  }
+}
+
+InnerStages& InnerStages::operator=(InnerStages&& other) noexcept {
+  release();
+  run_ = std::exchange(other.run_, nullptr);
+  root_ = std::move(other.root_);
+  held_ = std::exchange(other.held_, {});
+  return *this;
+}
+
+void InnerStages::release() noexcept {
+  if (!run_) return;
+  std::vector<std::unique_ptr<Keep>> old;  // ends without the lock: an iterator may be in it
+  {
+    const std::lock_guard lock(run_->keep_mutex_);
+    for (const Stage* node : held_) {
+      const auto at = run_->inner_.find(node);
+      if (--at->second.holders > 0) continue;
+      run_->inner_.erase(at);
+      const auto kept = run_->keeps_.find(node);
+      if (kept == run_->keeps_.end()) continue;
+      old.push_back(std::move(kept->second));
+      run_->keeps_.erase(kept);
+    }
+  }
+  while (!old.empty()) old.pop_back();  // who reads first, then what is read
+  held_.clear();
+  root_.reset();
+  run_ = nullptr;
 }
 
 StageFigures& Run::figures(const Stage& node) {

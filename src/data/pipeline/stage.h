@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/pipeline/ledger.h"
@@ -63,6 +64,9 @@ class Run {
   uint64_t seed(const Stage& node) const;
   StageFigures& figures(const Stage& node);
   bool keeps() const { return !keeps_.empty(); }  // no thread is at work
+  // What inner data sets have for the pass that is `0` of the pipeline's own stages: each has
+  // another one, so that they do not draw the same numbers.
+  uint64_t first_pass(const Stage& node) const;
   // What `make` makes, the first time it is asked for this node.
   template <class T, class Make>
   T& keep(const Stage& node, const Make& make) {
@@ -73,6 +77,12 @@ class Run {
   }
 
  private:
+  friend class InnerStages;
+  struct Inner {
+    int64_t holders = 0;
+    uint64_t first_pass = 0, seed = 0;
+  };
+
   StageRef root_;
   Ledger ledger_;
   Sizing sizing_;
@@ -82,8 +92,27 @@ class Run {
   std::unique_ptr<Workers> workers_;
   std::map<const Stage*, std::unique_ptr<StageFigures>> figures_;
   StageFigures others_;  // of stages that came to be while it ran
-  std::mutex keep_mutex_;
+  mutable std::mutex keep_mutex_;
+  std::map<const Stage*, Inner> inner_;  // stages that came to be while it runs, and are held
   std::map<const Stage*, std::unique_ptr<Keep>> keeps_;  // goes before what it needs
+};
+
+// Holds stages that came to be while a pipeline runs, for as long as somebody iterates them: what
+// they keep goes with the last holder, before the stages do.
+class InnerStages {
+ public:
+  InnerStages() = default;
+  InnerStages(Run& run, StageRef root, uint64_t first_pass);
+  InnerStages(InnerStages&& other) noexcept { *this = std::move(other); }
+  InnerStages& operator=(InnerStages&& other) noexcept;
+  ~InnerStages() { release(); }
+  const Stage& root() const { return *root_; }
+
+ private:
+  void release() noexcept;
+  Run* run_ = nullptr;
+  StageRef root_;
+  std::vector<const Stage*> held_;
 };
 
 // One pass over a stage's elements. One thread at a time. After an exception the next call goes on
@@ -92,8 +121,9 @@ class Iterator {
  public:
   virtual ~Iterator() = default;
   virtual bool next(Element& out) = 0;  // false: the end, and so from then on
-  // Passes over `count` elements, fewer at the end; how many. No cheaper than next() unless a stage
-  // knows better.
+  // Passes over `count` elements, fewer at the end; how many. One that would have raised a
+  // DataError counts as any other: every element has its place. No cheaper than next() unless a
+  // stage knows better.
   virtual int64_t advance(int64_t count);
 };
 using IteratorRef = std::unique_ptr<Iterator>;

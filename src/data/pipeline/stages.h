@@ -27,6 +27,7 @@ struct SourceFacts {
   Bytes beside = 0;       // what it holds, outside of the budget
   std::string key = {};   // see Stage::decides
   uint64_t contents = 0;  // see Stage::contents
+  bool goes_on = false;   // a generator that may be asked again after it has thrown
 };
 StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts = {});
 // Elements by index, made by `read` on any thread.
@@ -45,6 +46,8 @@ struct MapFacts {
   int64_t bytes_per_byte = 0;
   Bytes more_bytes = 0;
   Bytes scratch = -1;  // of a call besides what goes in and out; -1: as much as goes out
+  // Called instead, with what its scratch may be: `scratch`, or more where the budget is large.
+  std::function<Element(const Element&, uint64_t key, Bytes scratch)> roomy = {};
   std::optional<uint64_t> seed = {};        // none: the pipeline's
   Bytes beside = 0;                         // what the function holds, outside of the budget
   bool random = false;                      // it uses its key
