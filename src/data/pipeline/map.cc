@@ -210,7 +210,8 @@ class ParallelIterator final : public Iterator {
     }
     const std::shared_ptr<Slot> slot = std::move(slots_.front());
     slots_.pop_front();
-    if (slot->error) std::rethrow_exception(slot->error);
+    // Taken out, so that it is not the worker, a moment later, who lets go of it.
+    if (slot->error) std::rethrow_exception(std::exchange(slot->error, nullptr));
     out = std::move(slot->out);
     slot->loan.settle(0);  // it is in the consumer's hand now
     fill();
