@@ -139,34 +139,37 @@ class RangeSource : public Source {
   const std::vector<Field>& fields() const override { return source_.fields(); }
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
-    std::array<int64_t, 256> moved;
     check(destinations.size() == places_.size(), "one destination for each field");
+    each_part(indices, [&](size_t done, std::span<const int64_t> moved) {
+      for (size_t f = 0; f < destinations.size(); ++f)
+        places_[f] = destinations[f] ? static_cast<char*>(destinations[f]) +
+                                           static_cast<Bytes>(done) * fields()[f].sample.bytes()
+                                     : nullptr;
+      source_.read(moved, places_);
+    });
+  }
+
+  void expect(std::span<const int64_t> indices) override {
+    each_part(indices, [&](size_t, std::span<const int64_t> moved) { source_.expect(moved); });
+  }
+
+  Bytes resident_bytes() const override { return 1 * kKiB; }  // the whole source is on the bill
+
+ private:
+  // use(how many before, indices of the other source).
+  template <class Use>
+  void each_part(std::span<const int64_t> indices, const Use& use) const {
+    std::array<int64_t, 256> moved;
     for (size_t done = 0; done < indices.size(); done += moved.size()) {
       const auto part = indices.subspan(done, std::min(moved.size(), indices.size() - done));
       for (size_t i = 0; i < part.size(); ++i) {
         check(part[i] >= 0 && part[i] < size_, "an index of the source");
         moved[i] = part[i] + begin_;
       }
-      for (size_t f = 0; f < destinations.size(); ++f)
-        places_[f] = destinations[f] ? static_cast<char*>(destinations[f]) +
-                                           static_cast<Bytes>(done) * fields()[f].sample.bytes()
-                                     : nullptr;
-      source_.read({moved.data(), part.size()}, places_);
+      use(done, {moved.data(), part.size()});
     }
   }
 
-  void expect(std::span<const int64_t> indices) override {
-    std::array<int64_t, 256> moved;
-    for (size_t done = 0; done < indices.size(); done += moved.size()) {
-      const auto part = indices.subspan(done, std::min(moved.size(), indices.size() - done));
-      for (size_t i = 0; i < part.size(); ++i) moved[i] = part[i] + begin_;
-      source_.expect({moved.data(), part.size()});
-    }
-  }
-
-  Bytes resident_bytes() const override { return 1 * kKiB; }  // the whole source is on the bill
-
- private:
   Source& source_;
   int64_t begin_, size_;
   std::vector<void*> places_;

@@ -6,24 +6,17 @@
 #include <filesystem>
 
 #include "plimsoll.h"
+#include "tests/messages.h"
 #include "tests/patterns.h"
 
 namespace pl {
 namespace {
 
+using test::message_of;
 using test::pattern;
 using test::same_bits;
 
 const FitOptions kFit{.batch_size = 8, .epochs = 3, .verbose = 0, .shuffle = false, .threads = 1};
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
 
 Sequential regressor() {
   return Sequential(Shape{4}, {Dense(6, {.activation = "tanh"}), Dense(2)});

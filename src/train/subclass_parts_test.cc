@@ -6,11 +6,13 @@
 #include <cstring>
 
 #include "plimsoll.h"
+#include "tests/messages.h"
 #include "tests/patterns.h"
 
 namespace pl {
 namespace {
 
+using test::message_of;
 using test::pattern;
 using test::same_bits;
 
@@ -19,15 +21,6 @@ Tensor tokens(Shape shape, int32_t below) {
   for (int64_t i = 0; i < x.meta().elements(); ++i)
     x.data_as<int32_t>()[i] = static_cast<int32_t>((i * 13 + 3) % below);
   return x;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing thrown";
 }
 
 const FitOptions kFit{.batch_size = 8, .epochs = 3, .verbose = 0, .threads = 1};

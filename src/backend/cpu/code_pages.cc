@@ -16,10 +16,19 @@
 namespace pl {
 namespace {
 
+// The pages that a segment lies on.
+struct Pages {
+  uintptr_t begin, bytes;
+};
+Pages pages_of(const dl_phdr_info& object, const ElfW(Phdr) & segment) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t at = object.dlpi_addr + segment.p_vaddr, begin = at & ~(page - 1);
+  return {begin, ((at + segment.p_memsz + page - 1) & ~(page - 1)) - begin};
+}
+
 // Only segments that nobody ever writes: a private copy (relocations) would be lost. Objects with
 // text relocations have such copies in their code and are left alone.
 int release_object(dl_phdr_info* object, size_t, void*) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   for (int i = 0; i < object->dlpi_phnum; ++i)
     if (object->dlpi_phdr[i].p_type == PT_DYNAMIC) {
       const auto* entry =
@@ -33,10 +42,8 @@ int release_object(dl_phdr_info* object, size_t, void*) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) || !(segment.p_flags & PF_X))
       continue;
-    const uintptr_t begin = (object->dlpi_addr + segment.p_vaddr) & ~(page - 1);
-    const uintptr_t end =
-        (object->dlpi_addr + segment.p_vaddr + segment.p_memsz + page - 1) & ~(page - 1);
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // best effort
+    const Pages pages = pages_of(*object, segment);
+    madvise(reinterpret_cast<void*>(pages.begin), pages.bytes, MADV_DONTNEED);  // best effort
   }
   return 0;
 }
@@ -48,15 +55,12 @@ constexpr int kUserModeOnly = 1;                                  // UFFD_USER_M
 // Ranges that are watched for writes are mapped page by page, and nobody writes to these. Those
 // that are registered already answer EBUSY.
 int hold_object(dl_phdr_info* object, size_t, void* to) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   for (int i = 0; i < object->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = object->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W)) continue;
-    const uintptr_t begin = (object->dlpi_addr + segment.p_vaddr) & ~(page - 1);
-    const uintptr_t end =
-        (object->dlpi_addr + segment.p_vaddr + segment.p_memsz + page - 1) & ~(page - 1);
+    const Pages pages = pages_of(*object, segment);
     uffdio_register range{};
-    range.range = {begin, end - begin};
+    range.range = {pages.begin, pages.bytes};
     range.mode = UFFDIO_REGISTER_MODE_WP;
     auto& [file, count] = *static_cast<std::pair<int, int>*>(to);
     if (ioctl(file, UFFDIO_REGISTER, &range) == 0) ++count;
