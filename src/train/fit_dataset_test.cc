@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/pipeline/dataset.h"
 #include "model/layers.h"
+#include "tests/messages.h"
 #include "train/model.h"
 
 namespace pl {
@@ -38,16 +39,6 @@ bool equal_weights(Model& a, Model& b) {
     if (std::memcmp(left[i].data(), right[i].data(), static_cast<size_t>(left[i].meta().bytes())))
       return false;
   return true;
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(FitDataset, GivesTheBitsOfTensors) {
@@ -87,7 +78,7 @@ TEST(FitDataset, DataWithoutEndNeedStepsAndGoOnAcrossEpochs) {
   const Samples data = samples(20);
   const Dataset endless = Dataset::from_tensor_slices({data.x, data.y}).repeat().batch(8);
   Sequential a = classifier(), b = classifier();
-  EXPECT_NE(message_of([&] { a.fit(endless, {.verbose = 0}); }).find("steps_per_epoch"),
+  EXPECT_NE(test::message_of([&] { a.fit(endless, {.verbose = 0}); }).find("steps_per_epoch"),
             std::string::npos);
   EXPECT_EQ(a.fit(endless, {.epochs = 2, .verbose = 0, .steps_per_epoch = 3, .threads = 1}).steps,
             6);
@@ -129,7 +120,7 @@ TEST(FitDataset, StepsOfEvaluationAndPrediction) {
                                      .threads = 1});
   EXPECT_EQ(history.history.at("val_loss")[0],
             model.evaluate(first.x, first.y, {.batch_size = 8, .threads = 1})["loss"]);
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(test::message_of([&] {
               model.evaluate(data.x, data.y, {.steps = -1});
             }).find("[evaluate] steps: expected 0 or more, received -1"),
             std::string::npos);
@@ -139,7 +130,7 @@ TEST(FitDataset, LabelsAreCheckedAsTheyAreRead) {
   const Samples data = samples(16);
   data.y.data_as<int64_t>()[11] = 3;
   Sequential model = classifier();
-  const std::string message = message_of([&] {
+  const std::string message = test::message_of([&] {
     model.fit(Dataset::from_tensor_slices({data.x, data.y}).batch(4), {.verbose = 0});
   });
   EXPECT_NE(message.find("from 0 to 2, received 3"), std::string::npos) << message;
@@ -149,12 +140,13 @@ TEST(FitDataset, RefusesWhatCannotBePlanned) {
   const Samples data = samples(16);
   const Dataset rows = Dataset::from_tensor_slices({data.x, data.y});
   Sequential model = classifier();
-  EXPECT_NE(message_of([&] { model.fit(rows, {.verbose = 0}); }).find("batch()"),
+  EXPECT_NE(test::message_of([&] { model.fit(rows, {.verbose = 0}); }).find("batch()"),
             std::string::npos);
-  EXPECT_NE(
-      message_of([&] { model.fit(rows.repeat().batch(4), {.verbose = 0}); }).find("without end"),
-      std::string::npos);
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(test::message_of([&] {
+              model.fit(rows.repeat().batch(4), {.verbose = 0});
+            }).find("without end"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] {
               model.fit(rows.batch(4), {.verbose = 0, .validation_split = 0.2});
             }).find("validation_split"),
             std::string::npos);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "op/functions.h"
+#include "tests/messages.h"
 #include "tests/patterns.h"
 
 namespace pl {
@@ -22,16 +23,6 @@ Tensor noise(Shape shape, int seed) {
 }
 
 float scalar(const Tensor& x) { return x.data_as<float>()[0]; }
-
-template <class F>
-std::string message_of(F call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
 
 // A dense net with weights of its own.
 struct Net {
@@ -170,17 +161,17 @@ TEST_F(FunctionTest, MisuseIsNamed) {
         return multiply(old, x);
       },
       {.name = "stale"});
-  EXPECT_EQ(message_of([&] { stale(fill({2}, 1)); }),
+  EXPECT_EQ(test::message_of([&] { stale(fill({2}, 1)); }),
             "[function] stale: w: expected multiply to read it before it is assigned, received a "
             "value from before the assignment; compute what needs the old value first");
   auto f = function([&](const Tensor& x) { return multiply(w, x); }, {.name = "f"});
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(test::message_of([&] {
               GradientTape tape;
               f(fill({2}, 1));
             }),
             "[function] f: expected no GradientTape that records around it, since none sees into "
             "a traced function; put the tape inside, or pause it with stop_recording()");
-  EXPECT_EQ(message_of([&] { f(fill({3}, 1)); }).rfind("[function] f: [multiply]", 0), 0u);
+  EXPECT_EQ(test::message_of([&] { f(fill({3}, 1)); }).rfind("[function] f: [multiply]", 0), 0u);
   EXPECT_EQ(f.traces(), 0);
   EXPECT_EQ(scalar(f(fill({2}, 4))), 4);
 }
@@ -223,7 +214,7 @@ TEST(FunctionBudget, WhatDoesNotFitIsRefusedBeforeItRuns) {
   const Variable w(noise({64, 64}, 1));
   auto step = function([&](const Tensor& x) { return deep_step(w, x); }, {.name = "deep"});
   const Tensor x = noise({1024, 64}, 2), before = w.value();
-  const std::string message = message_of([&] { step(x); });
+  const std::string message = test::message_of([&] { step(x); });
   EXPECT_EQ(message.rfind("[function] deep: expected ", 0), 0u) << message;
   EXPECT_NE(message.find("within memory = 1.00 MiB"), std::string::npos) << message;
   EXPECT_TRUE(same_bits(w.value(), before));

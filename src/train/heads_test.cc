@@ -11,6 +11,7 @@
 #include "model/metrics.h"
 #include "op/functions.h"
 #include "tests/counter_hash.h"
+#include "tests/messages.h"
 #include "train/model.h"
 
 namespace pl {
@@ -20,16 +21,6 @@ using testing::hashed_integers;
 using testing::hashed_reals;
 
 constexpr Dtype kWide = Dtype::float64;
-
-template <class Body>
-std::string message_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 void expect_in(const std::string& part, const std::string& text) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
@@ -147,7 +138,7 @@ TEST(Heads, LogsNameOutputsAndCountRepeatedMetrics) {
   const Tensors both = model.predict_all(data.x);
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both[1].meta(), (Meta{kWide, {12, 3}}));
-  expect_in("predict_all", message_of([&] { model.predict(data.x); }));
+  expect_in("predict_all", test::message_of([&] { model.predict(data.x); }));
 }
 
 // ---- models as layers
@@ -171,7 +162,8 @@ TEST(Heads, AModelIsALayerOfAnother) {
                           static_cast<size_t>(before[w].meta().bytes())),
               0);
   EXPECT_EQ(outer.get_layer("inner/dense_1").get(), inner.get_layer("dense_1").get());
-  expect_in("inner/dense, inner/dense_1, dense", message_of([&] { outer.get_layer("dense_2"); }));
+  expect_in("inner/dense, inner/dense_1, dense",
+            test::message_of([&] { outer.get_layer("dense_2"); }));
   outer.fit(data.x, data.numbers, kFit);
   expect_in("inner/dense_1 (Dense)", outer.summary());
   // Functionally, twice: one set of weights.
@@ -184,7 +176,7 @@ TEST(Heads, AnErrorInAModelsLayerNamesItsPath) {
   Sequential stage(Shape{8, 8, 4},
                    {Conv2D(6, 3, {.name = "conv0"}), Conv2D(6, 3, {.name = "conv1"})});
   stage.set_name("stage2");
-  const std::string text = message_of([&] {
+  const std::string text = test::message_of([&] {
     Sequential model(Shape{4, 4, 4}, {Activation("relu"), stage, Flatten()});
   });
   expect_in("sequential/stage2/conv1: ", text);
@@ -253,42 +245,42 @@ TEST(Heads, WhatDoesNotBelongTogetherIsRefusedByName) {
   const Samples data;
   const Symbolic a = Input({4}, "a"), b = Input({4}, "b");
   Model model({a, b}, {Dense(3, {.name = "one"})(a), Dense(3, {.name = "two"})(b)});
-  expect_in("metrics: expected lists by the outputs' names", message_of([&] {
+  expect_in("metrics: expected lists by the outputs' names", test::message_of([&] {
               model.compile({.optimizer = SGD(), .loss = "mse", .metrics = {"mae"}});
             }));
-  expect_in("loss: expected names of outputs (one, two), received 'three'", message_of([&] {
+  expect_in("loss: expected names of outputs (one, two), received 'three'", test::message_of([&] {
               model.compile({.optimizer = SGD(), .loss = {{"three", "mse"}}});
             }));
-  expect_in("loss: expected one for each of 2 outputs, received 3", message_of([&] {
+  expect_in("loss: expected one for each of 2 outputs, received 3", test::message_of([&] {
               model.compile({.optimizer = SGD(), .loss = {"mse", "mse", "mse"}});
             }));
-  expect_in("huber: expected a reduction to one number", message_of([&] {
+  expect_in("huber: expected a reduction to one number", test::message_of([&] {
               model.compile({.optimizer = SGD(), .loss = losses::Huber({.reduction = "none"})});
             }));
   model.compile({.optimizer = SGD(), .loss = "mse", .dtype = kWide});
-  expect_in("expected samples for 2 inputs, received 1", message_of([&] {
+  expect_in("expected samples for 2 inputs, received 1", test::message_of([&] {
               model.fit(data.x, {data.numbers, data.numbers}, kFit);
             }));
-  expect_in("expected targets for 2 outputs, received 1", message_of([&] {
+  expect_in("expected targets for 2 outputs, received 1", test::message_of([&] {
               model.fit({data.x, data.x}, data.numbers, kFit);
             }));
-  expect_in("x: expected values for a, b, received a, c", message_of([&] {
+  expect_in("x: expected values for a, b, received a, c", test::message_of([&] {
               model.fit({{"a", data.x}, {"c", data.x}}, {data.numbers, data.numbers}, kFit);
             }));
   expect_in("expected targets of float64 (3,) per sample for output two, received int32 ()",
-            message_of([&] {
+            test::message_of([&] {
               model.fit({data.x, data.x}, {data.numbers, data.labels}, kFit);
             }));
   FitOptions options = kFit;
   options.class_weight = {{0, 2.0}};
-  expect_in("class_weight: expected a model with one output", message_of([&] {
+  expect_in("class_weight: expected a model with one output", test::message_of([&] {
               model.fit({data.x, data.x}, {data.numbers, data.numbers}, options);
             }));
   options.sample_weight = data.weights;
   Sequential single = network();
   single.compile({.optimizer = SGD(), .loss = "mse", .dtype = kWide});
   expect_in("class_weight: expected samples without weights of their own",
-            message_of([&] { single.fit(data.x, data.numbers, options); }));
+            test::message_of([&] { single.fit(data.x, data.numbers, options); }));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "data/tensor_source.h"
 #include "model/layers.h"
+#include "tests/messages.h"
 #include "train/model.h"
 
 namespace pl {
@@ -65,15 +66,6 @@ TEST(Misuse, AnInputAmongTheOutputsIsNotTrained) {
   EXPECT_THROW(model.fit(data.x, data.y, {.verbose = 0}), UserError);
 }
 
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 void expect_in(const std::string& part, const std::string& text) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
@@ -85,7 +77,7 @@ TEST(Misuse, NaNInTheDataEndsTrainingAndNamesTheSample) {
   model.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy"});
   EXPECT_THROW(model.fit(data.x, data.y, {.verbose = 0, .threads = 1}), BackendError);
   expect_in("[fit] step 1: the loss is not finite: x of the data is NaN in sample 1",
-            message_of([&] { model.fit(data.x, data.y, {.verbose = 0, .threads = 1}); }));
+            test::message_of([&] { model.fit(data.x, data.y, {.verbose = 0, .threads = 1}); }));
 }
 
 TEST(Misuse, ALossThatIsNaNNamesTheStepAndTheFirstLayer) {
@@ -99,7 +91,7 @@ TEST(Misuse, ALossThatIsNaNNamesTheStepAndTheFirstLayer) {
       weights[w].data_as<float>()[i] = (w == 0 ? 1e20f : 1e30f) * (i % 2 == 0 ? 1 : 2);
   model.set_weights(weights);
   for (int64_t split : {1, 2}) {
-    const std::string text = message_of(
+    const std::string text = test::message_of(
         [&] { model.fit(data.x, data.y, {.verbose = 0, .split = split, .threads = 1}); });
     expect_in("[fit] step 1: the loss is not finite: overflows is the first layer", text);
     expect_in("lower the optimizer's learning_rate", text);
@@ -117,15 +109,15 @@ TEST(Misuse, ALabelOutOfRangeNamesItsSample) {
   data.y.data_as<int32_t>()[5] = 7;
   Sequential model = small();
   expect_in("from 0 to 1, received 7 in sample 5; all are 0 to 7",
-            message_of([&] { model.fit(data.x, data.y, {.verbose = 0}); }));
+            test::message_of([&] { model.fit(data.x, data.y, {.verbose = 0}); }));
 }
 
 TEST(Misuse, AModelThatIsNotBuiltSaysHow) {
   Sequential model({Dense(2)});
   expect_in("[summary] sequential: expected an input shape; give it first",
-            message_of([&] { model.summary(); }));
+            test::message_of([&] { model.summary(); }));
   expect_in("[fit] sequential: expected compile() before it",
-            message_of([&] { model.fit(Samples().x, Samples().y); }));
+            test::message_of([&] { model.fit(Samples().x, Samples().y); }));
 }
 
 TEST(Misuse, AWrongShapeInTheMiddleNamesTheLayersPath) {
@@ -135,7 +127,8 @@ TEST(Misuse, AWrongShapeInTheMiddleNamesTheLayersPath) {
   for (int i = 0; i < 13; ++i) layers.push_back(Activation("relu"));
   Sequential model(layers);
   model.set_name("model");
-  expect_in("[build] model/stage2/conv1: expected", message_of([&] { model.build(Shape{10}); }));
+  expect_in("[build] model/stage2/conv1: expected",
+            test::message_of([&] { model.build(Shape{10}); }));
 }
 
 }  // namespace

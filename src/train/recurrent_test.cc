@@ -5,18 +5,10 @@
 #include <cmath>
 
 #include "plimsoll.h"
+#include "tests/messages.h"
 
 namespace pl {
 namespace {
-
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // 48 sequences of 12 numbers; the class says whether the third is positive.
 struct Task {
@@ -75,27 +67,29 @@ TEST(Recurrent, DropoutIsForTrainingAlone) {
 }
 
 TEST(Recurrent, NamesWhatIsWrong) {
-  EXPECT_NE(refusal([] { LSTM(0); }).find("[LSTM] units: expected a positive number, received 0"),
+  EXPECT_NE(test::message_of([] {
+              LSTM(0);
+            }).find("[LSTM] units: expected a positive number, received 0"),
             std::string::npos);
-  EXPECT_NE(refusal([] { GRU(4, {.activation = "softmix"}); }).find("received 'softmix'"),
+  EXPECT_NE(test::message_of([] { GRU(4, {.activation = "softmix"}); }).find("received 'softmix'"),
             std::string::npos);
-  EXPECT_NE(refusal([] {
+  EXPECT_NE(test::message_of([] {
               LSTM(4, {.stateful = true});
             }).find("[LSTM] batch_size: expected the number of samples of every batch with "),
             std::string::npos);
-  EXPECT_NE(refusal([] {
+  EXPECT_NE(test::message_of([] {
               LSTM(4, {.name = "r"})(Input({5}));
             }).find("[build] r: expected a sequence (steps, features), received (5,)"),
             std::string::npos);
-  EXPECT_NE(refusal([] {
+  EXPECT_NE(test::message_of([] {
               LSTM(4, {.name = "r"})({Input({5, 3}), Input({4})});
             }).find("expected a sequence, or it and 2 states, received 2 inputs"),
             std::string::npos);
-  EXPECT_NE(refusal([] {
+  EXPECT_NE(test::message_of([] {
               Bidirectional(Dense(3));
             }).find("[Bidirectional] expected an LSTM, GRU or SimpleRNN, received Dense"),
             std::string::npos);
-  EXPECT_NE(refusal([] {
+  EXPECT_NE(test::message_of([] {
               Bidirectional(GRU(3), {.merge_mode = "max"});
             }).find("merge_mode: expected concat, sum, mul or ave, received 'max'"),
             std::string::npos);

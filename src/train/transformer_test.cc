@@ -5,6 +5,7 @@
 
 #include "model/gpt.h"
 #include "plimsoll.h"
+#include "tests/messages.h"
 
 namespace pl {
 namespace {
@@ -23,15 +24,6 @@ Model small_gpt(int64_t length) {
                  .loss = Loss{"sparse_categorical_crossentropy", true},
                  .metrics = {"accuracy"}});
   return model;
-}
-
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Transformer, LearnsToCountThroughTheCppFace) {
@@ -139,24 +131,25 @@ TEST(Transformer, AttentionWithDropoutTrains) {
 TEST(Transformer, RefusesWhatIsNotTokens) {
   Model model = small_gpt(4);
   const Tensor y = tokens({2, 4}, 1, 12);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] {
               model.fit(Tensor({Dtype::float32, {2, 4}}), y, {.verbose = 0});
             }).find("wte: expected tokens, integers below 12"),
             std::string::npos);
   Tensor outside = tokens({2, 4}, 1, 12);
   outside.data_as<int32_t>()[3] = 12;
-  EXPECT_NE(refusal([&] { model.fit(outside, y, {.verbose = 0}); }).find("tokens from 0 to 11"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of([&] { model.fit(outside, y, {.verbose = 0}); }).find("tokens from 0 to 11"),
+      std::string::npos);
   outside.data_as<int32_t>()[3] = -1;
-  EXPECT_NE(refusal([&] { model.predict(outside); }).find("tokens from 0 to 11"),
+  EXPECT_NE(test::message_of([&] { model.predict(outside); }).find("tokens from 0 to 11"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { model.fit(y, outside, {.verbose = 0}); }).find("from 0 to 11"),
+  EXPECT_NE(test::message_of([&] { model.fit(y, outside, {.verbose = 0}); }).find("from 0 to 11"),
             std::string::npos);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] {
               model.fit(y, tokens({2}, 1, 12), {.verbose = 0});
             }).find("expected targets of int32 (4"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { model.predict(y, {.x_scale = 0.5}); }).find("leave x_scale out"),
+  EXPECT_NE(test::message_of([&] { model.predict(y, {.x_scale = 0.5}); }).find("leave x_scale out"),
             std::string::npos);
   // Other integers are tokens too.
   Tensor wide({Dtype::int64, {1, 4}});
@@ -168,45 +161,51 @@ TEST(Transformer, RefusesLayersThatDoNotFitTogether) {
   const Symbolic in = Input({3});
   const LayerRef table = Embedding(5, 4);
   const LayerRef head = TiedDense(table);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] {
               head(Input({3, 4}));
             }).find("Embedding to be called before it"),
             std::string::npos);
   const Symbolic e = table(in);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] {
               head(Input({3, 5}));
             }).find("expected one input with 4 features"),
             std::string::npos);
   // The table is called, but not in this network.
   const Symbolic other = Input({3, 4});
-  EXPECT_NE(refusal([&] { Model(other, head(other)); }).find("to be part of the network"),
+  EXPECT_NE(test::message_of([&] { Model(other, head(other)); }).find("to be part of the network"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { TiedDense(Dense(3)); }).find("expected an Embedding"), std::string::npos);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] { TiedDense(Dense(3)); }).find("expected an Embedding"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] {
               Add()({e, other, Input({3, 5})});
             }).find("inputs of one shape"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { Add()(e); }).find("at least two inputs"), std::string::npos);
-  EXPECT_NE(refusal([&] { Concatenate(0)({e, e}); }).find("behind the batch"), std::string::npos);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] { Add()(e); }).find("at least two inputs"), std::string::npos);
+  EXPECT_NE(test::message_of([&] {
+              Concatenate(0)({e, e});
+            }).find("behind the batch"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] {
               Concatenate(1)({e, Input({3, 5})});
             }).find("alike but for the axis"),
             std::string::npos);
-  EXPECT_NE(refusal([&] {
+  EXPECT_NE(test::message_of([&] {
               PackedAttention(4)(Input({3, 8}));
             }).find("a multiple of 4 heads"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { MultiHeadAttention(2, 4)(Input({3})); }).find("(positions, features)"),
-            std::string::npos);
-  EXPECT_NE(refusal([&] { MultiHeadAttention(0, 4); }).find("positive num_heads"),
-            std::string::npos);
-  EXPECT_NE(refusal([&] { LayerNormalization({.epsilon = 0}); }).find("epsilon"),
-            std::string::npos);
-  EXPECT_NE(refusal([&] { PositionalEmbedding()(in); }).find("(positions, features)"),
-            std::string::npos);
   EXPECT_NE(
-      refusal([&] { Dense(2, {.kernel_initializer = "random_normal:x"}); }).find("random_normal"),
+      test::message_of([&] { MultiHeadAttention(2, 4)(Input({3})); }).find("(positions, features)"),
       std::string::npos);
+  EXPECT_NE(test::message_of([&] { MultiHeadAttention(0, 4); }).find("positive num_heads"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] { LayerNormalization({.epsilon = 0}); }).find("epsilon"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] { PositionalEmbedding()(in); }).find("(positions, features)"),
+            std::string::npos);
+  EXPECT_NE(test::message_of([&] {
+              Dense(2, {.kernel_initializer = "random_normal:x"});
+            }).find("random_normal"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/pipeline/testing.h"
+#include "tests/messages.h"
 
 namespace pl {
 namespace {
@@ -31,16 +32,6 @@ Dataset stream(int64_t n) {
         };
       },
       int64_spec());
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Dataset, RangesAsPythonHasThem) {
@@ -143,10 +134,11 @@ TEST(Dataset, CardinalitiesFollowTheStages) {
 
 TEST(Dataset, AssertCardinalityHoldsOrThrows) {
   EXPECT_EQ(numbers(stream(3).assert_cardinality(3)), iota(3));
-  EXPECT_NE(message_of([] { numbers(stream(3).assert_cardinality(4)); }).find("expected 4"),
+  EXPECT_NE(test::message_of([] { numbers(stream(3).assert_cardinality(4)); }).find("expected 4"),
             std::string::npos);
-  EXPECT_NE(message_of([] { numbers(stream(3).assert_cardinality(2)); }).find("received more"),
-            std::string::npos);
+  EXPECT_NE(
+      test::message_of([] { numbers(stream(3).assert_cardinality(2)); }).find("received more"),
+      std::string::npos);
 }
 
 TEST(Dataset, CoroutinesGenerate) {
@@ -171,7 +163,7 @@ TEST(Dataset, AGeneratorThatThrowsIsNamed) {
   Element element;
   EXPECT_TRUE(iterator.next(element));
   EXPECT_TRUE(iterator.next(element));
-  EXPECT_EQ(message_of([&] { iterator.next(element); }),
+  EXPECT_EQ(test::message_of([&] { iterator.next(element); }),
             "[data] generator: element 2: the sensor is gone");
   EXPECT_FALSE(iterator.next(element));
 }
@@ -184,7 +176,7 @@ TEST(Dataset, AnElementThatIsNotAsItsSignatureSaysIsRefused) {
         };
       },
       int64_spec());
-  const std::string message = message_of([&] { numbers(data); });
+  const std::string message = test::message_of([&] { numbers(data); });
   EXPECT_NE(message.find("expected an element of x: int64 ()"), std::string::npos) << message;
   EXPECT_NE(message.find("received float32 (2,)"), std::string::npos) << message;
 }
@@ -203,11 +195,12 @@ TEST(Dataset, PadsToTheLongestOrToAShape) {
             (List{0, 1, -1, -1, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25}));
   EXPECT_EQ(numbers(data.padded_batch(1, {.padded_shapes = {Shape{3, 3}}}).take(1)),
             (List{0, 1, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(test::message_of([&] {
               numbers(data.padded_batch(3, {.padded_shapes = {Shape{2, 2}}}));
             }).find("expected at most 2 along axis 0, received 3"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { numbers(data.batch(2)); }).find("padded_batch"), std::string::npos);
+  EXPECT_NE(test::message_of([&] { numbers(data.batch(2)); }).find("padded_batch"),
+            std::string::npos);
 }
 
 TEST(Dataset, InterleavesInTurns) {
@@ -269,7 +262,7 @@ TEST(Dataset, WithoutIgnoreErrorsTheFirstStops) {
   DatasetIterator iterator = data.iterate();
   Element element;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(iterator.next(element));
-  EXPECT_EQ(message_of([&] { iterator.next(element); }),
+  EXPECT_EQ(test::message_of([&] { iterator.next(element); }),
             "[data] map: element 5: photos/5.jpg is no image");
   ASSERT_TRUE(iterator.next(element));  // it can go on behind it
   EXPECT_EQ(number(element), 6);
@@ -402,7 +395,7 @@ TEST(Position, OfAnotherPipelineOrDamagedIsRefused) {
   const Dataset data = Dataset::range(10).shuffle();
   const std::string position = data.iterate().save();
   DatasetIterator other = Dataset::range(11).shuffle().iterate();
-  EXPECT_NE(message_of([&] { other.restore(position); }).find("that of another"),
+  EXPECT_NE(test::message_of([&] { other.restore(position); }).find("that of another"),
             std::string::npos);
   DatasetIterator same = data.iterate();
   EXPECT_THROW(same.restore(position.substr(1)), DataError);
