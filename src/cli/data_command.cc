@@ -90,6 +90,9 @@ int run_data(const DataOptions& options) {
   const double rate = static_cast<double>(samples) / std::max(seconds, 1e-9);
   int64_t skipped = 0;
   for (const StageReport& stage : report.stages) skipped += stage.skipped;
+  if (samples == 0 && skipped == 0)
+    throw DataError("[data] " + options.source +
+                    ": expected samples, received none; is it the right file?");
   const std::string limit = limiting_stage(report);
   if (!options.html.empty()) {
     page.samples = samples;

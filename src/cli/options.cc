@@ -245,6 +245,11 @@ void read_run_options(const Texts& texts, RunOptions& run) {
     run.keep_checkpoints = parse_integer(*text, "--keep-checkpoints", 1, 1000000);
   if (const auto* text = given("--graph")) run.graph = *text;
   if (const auto* text = given("--calls")) run.calls = *text;
+  if (!run.cuda && !run.calls.empty())
+    throw UserError(
+        "[options] --calls: expected --device cuda, whose calls it is about, received cpu; leave "
+        "it "
+        "out, or name the device");
   if (!run.graph.empty() && !run.model.empty())
     throw UserError("[options] --graph: expected a file or a model, received both");
   if (run.model.empty() && run.graph.empty())

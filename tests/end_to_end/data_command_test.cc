@@ -29,6 +29,20 @@ TEST(DataCommand, RefusesWhatCannotBe) {
   EXPECT_EQ(plimsoll({"data", "fashion-mnist", "--batch", "0"}).exit, 2);
 }
 
+TEST(DataCommand, NoSamplesAreAnError) {
+  const TempFolder folder;
+  ::pl::testing::write_bytes(folder / "empty.txt", "");
+  const Finished done = plimsoll({"data", folder / "empty.txt"});
+  EXPECT_EQ(done.exit, 2);
+  EXPECT_NE(done.err.find("expected samples, received none"), std::string::npos) << done.err;
+}
+
+TEST(PlanCommand, CallsAreOfADevice) {
+  const Finished done = plimsoll({"plan", "mlp", "--calls", "nowhere"});
+  EXPECT_EQ(done.exit, 2);
+  EXPECT_NE(done.err.find("--calls: expected --device cuda"), std::string::npos) << done.err;
+}
+
 TEST(DataCommand, ReadsLines) {
   const ::pl::testing::TempFolder folder;
   write_bytes(folder / "a.txt", "one\ntwo\nthree\n");
