@@ -3,18 +3,33 @@
 #include "op/cuda/norm_rows-inl.cuh"
 #include "op/cuda/product.h"
 
+#include <cuda_pipeline.h>
+
 namespace pl::cuda {
 namespace {
 
 // All gradients: dx as layer_norm_gradient has it, with `added` where it is not null, and the sums over rows, of which
 // each block writes its share: parts (blocks, 2, features), or with `total` that of dx as a third.
 // Warps of a block join theirs in order.
-// One block has a processor to itself, with as many warps as find room for a row, its sums and the
-// row after it, which is asked for early.
+// One block has a processor to itself. Lanes' registers are for the sums; rows are asked for two ahead of the work into
+// a ring in shared memory, in which a lane reads only what it asked for itself, so that nobody waits for others.
 constexpr int kMostWithTotal = 24;  // numbers of a lane
-constexpr int norm_warps(int numbers_of_lane) { return numbers_of_lane > 8 ? 8 : 16; }
-template <class T, int kPacks, int kWarps = norm_warps(kPacks * Pack<T>::kSize)>
-__global__ void __launch_bounds__(kWarps * 32, 1)
+constexpr int kMostWarps = 16;
+constexpr int kRing = 2;  // rows of a warp
+template <class T, int kPacks>
+struct NormRing {
+  Pack<T> at[kRing][3][kPacks][32];  // x, dy, added
+};
+// What the warps' sums are joined in lies on the rings.
+template <class T, int kPacks>
+constexpr int ring_bytes(int warps) {
+  constexpr int kJoin = (32 * Pack<T>::kSize + 1) * static_cast<int>(sizeof(Wide<T>));
+  static_assert(kJoin <= static_cast<int>(sizeof(NormRing<T, kPacks>)));
+  return warps * static_cast<int>(sizeof(NormRing<T, kPacks>));
+}
+
+template <class T, int kPacks>
+__global__ void __launch_bounds__(kMostWarps * 32, 1)
     norm_all_gradients(NormRows f, const T* x, const Wide<T>* gamma, const Wide<T>* mean,
                        const Wide<T>* rstd, const T* dy, const T* added, T* dx, bool total,
                        Wide<T>* parts) {
@@ -22,9 +37,11 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   using Row = RowInLanes<T, kPacks>;
   constexpr int kSums = kPacks * Row::kSize <= kMostWithTotal ? 3 : 2;
   const int sums_made = total && kSums == 3 ? 3 : 2;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  extern __shared__ __align__(16) char rings[];
+  NormRing<T, kPacks>& ring = reinterpret_cast<NormRing<T, kPacks>*>(rings)[warp];
   __shared__ W scale[kPacks * 32 * Row::kSize];
-  __shared__ W shared[kWarps][32 * Row::kSize + 1];
-  for (int64_t i = threadIdx.x; i < f.features; i += kWarps * 32) scale[i] = gamma[i];
+  for (int64_t i = threadIdx.x; i < f.features; i += blockDim.x) scale[i] = gamma[i];
   __syncthreads();
   const W share = W(1) / static_cast<W>(f.features);
   Row sums[kSums];
@@ -34,51 +51,58 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     for (int p = 0; p < kPacks; ++p)
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) sums[k].at[p][j] = W(0);
-  struct Operands {
-    Pack<T> x[kPacks], dy[kPacks], added[kPacks];
-    W mean, rstd;
-  } next;
-  auto ask = [&](int64_t r) {
-    if (r < 0) return;
-    Row::each_pack(f.features, [&](int p, int64_t column) {
-      const int64_t at = r * f.features + column;
-      next.x[p] = load_pack(x + at);
-      next.dy[p] = load_pack(dy + at);
-      if (added) next.added[p] = load_pack(added + at);
-    });
-    next.mean = mean[r];
-    next.rstd = rstd[r];
+  auto ask = [&](int64_t r, int place) {
+    if (r >= 0)
+      Row::each_pack(f.features, [&](int p, int64_t column) {
+        const int64_t at = r * f.features + column;
+        __pipeline_memcpy_async(&ring.at[place][0][p][lane], x + at, 16);
+        __pipeline_memcpy_async(&ring.at[place][1][p][lane], dy + at, 16);
+        if (added) __pipeline_memcpy_async(&ring.at[place][2][p][lane], added + at, 16);
+      });
+    __pipeline_commit();
   };
-  ask(f.rows - 1 - warp_index());
-  for (int64_t r = f.rows - 1 - warp_index(); r >= 0; r -= warp_count()) {
-    const Operands now = next;  // as it lies: to widen twice costs less than what it would hold
-    ask(r - warp_count());
+  int64_t r = f.rows - 1 - warp_index();
+  for (int place = 0; place < kRing - 1; ++place) ask(r - place * warp_count(), place);
+  for (int place = 0; r >= 0; r -= warp_count(), place = (place + 1) % kRing) {
+    ask(r - (kRing - 1) * warp_count(), (place + kRing - 1) % kRing);
+    const W average = mean[r], inverse = rstd[r];
+    __pipeline_wait_prior(kRing - 1);
+    const auto& row = ring.at[place];
     W sum = 0, dot = 0;
     Row::each_pack(f.features, [&](int p, int64_t column) {
+      const Pack<T> v = row[0][p][lane], g = row[1][p][lane];
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
-        const W n = (widen(now.x[p].at[j]) - now.mean) * now.rstd, d = widen(now.dy[p].at[j]);
+        const W n = (widen(v.at[j]) - average) * inverse, d = widen(g.at[j]);
         sums[0].at[p][j] += d * n;
         sums[1].at[p][j] += d;
-        const W g = d * scale[column + j];
-        sum += g;
-        dot += g * n;
+        const W scaled = d * scale[column + j];
+        sum += scaled;
+        dot += scaled * n;
       }
     });
     const W flat = warp_all(sum, Plus{}) * share, slope = warp_all(dot, Plus{}) * share;
     Row::each_pack(f.features, [&](int p, int64_t column) {
+      const Pack<T> v = row[0][p][lane], g = row[1][p][lane];
       W d[Row::kSize];
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
-        const W n = (widen(now.x[p].at[j]) - now.mean) * now.rstd;
-        d[j] = now.rstd * (widen(now.dy[p].at[j]) * scale[column + j] - flat - n * slope);
-        if (added) d[j] += widen(now.added[p].at[j]);
-        if constexpr (kSums == 3) sums[2].at[p][j] += d[j];
+        const W n = (widen(v.at[j]) - average) * inverse;
+        d[j] = inverse * (widen(g.at[j]) * scale[column + j] - flat - n * slope);
       }
+      if (added) {
+        const Pack<T> more = row[2][p][lane];
+#pragma unroll
+        for (int j = 0; j < Row::kSize; ++j) d[j] += widen(more.at[j]);
+      }
+      if constexpr (kSums == 3)
+#pragma unroll
+        for (int j = 0; j < Row::kSize; ++j) sums[2].at[p][j] += d[j];
       store_narrow<Row::kSize>(dx + r * f.features + column, d);
     });
   }
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int kPitch = 32 * Row::kSize + 1;
+  W* shared = reinterpret_cast<W*>(rings);  // (warps, kPitch)
 #pragma unroll
   for (int k = 0; k < kSums; ++k)
 #pragma unroll
@@ -86,15 +110,13 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       if (k >= sums_made) continue;
       __syncthreads();
 #pragma unroll
-      for (int j = 0; j < Row::kSize; ++j)
-        shared[warp][j * 32 + lane] = sums[k].at[p][j];
+      for (int j = 0; j < Row::kSize; ++j) shared[warp * kPitch + j * 32 + lane] = sums[k].at[p][j];
       __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < 32 * Row::kSize; i += kWarps * 32) {
+      for (int i = static_cast<int>(threadIdx.x); i < 32 * Row::kSize; i += blockDim.x) {
         const int64_t column = p * 32 * Row::kSize + i;
         const int at = i % Row::kSize * 32 + i / Row::kSize;
-        W joined = shared[0][at];
-#pragma unroll
-        for (int w = 1; w < kWarps; ++w) joined += shared[w][at];
+        W joined = shared[at];
+        for (int w = 1; w < blockDim.x / 32; ++w) joined += shared[w * kPitch + at];
         if (column < f.features)
           parts[(blockIdx.x * int64_t{sums_made} + k) * f.features + column] = joined;
       }
@@ -104,12 +126,39 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
 // How a call is cut: blocks of `warps`, and what they leave to column_ends.
 struct NormPlan {
   NormRows rows;
-  int packs, warps;
+  int packs, warps = 0, shared_bytes = 0;
   bool adds, total;
   bool apart;  // the total is made behind dx: lanes have no room for it
   ColumnPlan ends = {};
   int sums() const { return total && !apart ? 3 : 2; }
 };
+
+template <class F>
+void with_norm_packs(int packs, F body) {
+  with_packs(packs, [&]<int kPacks>() {
+    if constexpr (kPacks <= 4) body.template operator()<kPacks>();
+  });
+}
+
+// As many warps as their rings have room for on this device; false: it does not let us.
+template <class T>
+bool choose_warps(NormPlan& plan) {
+  int device = 0, room = 0;
+  bool good = cudaGetDevice(&device) == cudaSuccess &&
+              cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+                  cudaSuccess;
+  with_norm_packs(plan.packs, [&]<int kPacks>() {
+    const int scale = kPacks * 32 * Pack<T>::kSize * static_cast<int>(sizeof(Wide<T>));
+    plan.warps = std::min(kMostWarps, (room - scale) / ring_bytes<T, kPacks>(1));
+    plan.shared_bytes = ring_bytes<T, kPacks>(plan.warps);
+    good = good && plan.warps > 0 &&
+           cudaFuncSetAttribute(reinterpret_cast<const void*>(norm_all_gradients<T, kPacks>),
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                plan.shared_bytes) == cudaSuccess;
+  });
+  if (!good) cudaGetLastError();
+  return good;
+}
 
 template <class T>
 void launch_gradients(const Launch& launch, const NormPlan& plan, void* const* in, void* const* out,
@@ -118,12 +167,12 @@ void launch_gradients(const Launch& launch, const NormPlan& plan, void* const* i
   W* parts = reinterpret_cast<W*>(workspace);
   const auto blocks = static_cast<unsigned>(plan.ends.pieces);
   const unsigned threads = static_cast<unsigned>(plan.warps) * 32;
-  with_packs(plan.packs, [&]<int kPacks>() {
-    if constexpr (kPacks <= 4)
-      norm_all_gradients<T, kPacks><<<blocks, threads, 0, launch.stream>>>(
-          plan.rows, input<T>(in, 0), input<W>(in, 1), input<W>(in, 2), input<W>(in, 3),
-          input<T>(in, 4), plan.adds ? input<T>(in, 5) : nullptr, output<T>(out, 0), plan.total,
-          parts);
+  with_norm_packs(plan.packs, [&]<int kPacks>() {
+    norm_all_gradients<T, kPacks>
+        <<<blocks, threads, static_cast<size_t>(plan.shared_bytes), launch.stream>>>(
+            plan.rows, input<T>(in, 0), input<W>(in, 1), input<W>(in, 2), input<W>(in, 3),
+            input<T>(in, 4), plan.adds ? input<T>(in, 5) : nullptr, output<T>(out, 0), plan.total,
+            parts);
   });
   const dim3 grid(static_cast<unsigned>((plan.rows.features + 31) / 32)), block(32, 32);
   NormParameterEnd<W> end{output<W>(out, 1), output<W>(out, 2)};
@@ -147,11 +196,11 @@ std::unique_ptr<Kernel> layer_norm_gradients(const PrepareCall& call) {
     if (packs == 0 || packs > 4 || f.rows == 0) return nullptr;
     NormPlan plan{.rows = f,
                   .packs = packs,
-                  .warps = norm_warps(numbers),
                   .adds = call.in.size() > 5,
                   .total = call.out.size() > 3,
                   .apart = numbers > kMostWithTotal,
                   .ends = {.rows = f.rows, .columns = f.features}};
+    if (!choose_warps<T>(plan)) return nullptr;
     plan.ends.pieces =
         std::min<int64_t>((f.rows + plan.warps - 1) / plan.warps, backend.multiprocessors());
     Bytes bytes = plan.ends.bytes(plan.sums(), sizeof(Wide<T>));
