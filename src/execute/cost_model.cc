@@ -26,6 +26,9 @@ constexpr std::array kUses{
     Use{"batch_matmul", 0.95, 1, kLibraryMs},
     Use{"attention", 0.65, 1},
     Use{"attention_gradient", 0.65, 1},
+    Use{"matmul_add", 0.95, 1, kLibraryMs},
+    Use{"matmul_gelu_gradient", 0.95, 1, kLibraryMs},
+    Use{"conv2d_input_gradient_add", 0.9, 1, kLibraryMs},
     Use{"linear_cross_entropy", 0.5, 1, kLibraryMs},
     Use{"linear_cross_entropy_accumulate", 0.5, 1, kLibraryMs},
     Use{"batch_norm", 0.4, 1},
@@ -100,7 +103,8 @@ Rates nominal_rates(const Backend& backend) {
           .memory = {{1e5, 0.1e12}, {1e7, 3e12}, {1e9, 3.8e12}},
           .call_ms = 2e-3,
           .team_ms = 0,
-          .narrow = 14};
+          .narrow = 18,
+          .narrow_attention = 12};
 }
 
 double host_ms(Bytes bytes) {
@@ -115,8 +119,13 @@ double nominal_ms(const Op& op, const Cost& cost, const Backend& backend) {
 double roofline_ms(const Rates& rates, const Op& op, const Cost& cost) {
   if (!op.alias.empty()) return 0;
   const Use use = use_of(op);
-  // Loops of ours widen 16-bit operands and compute in float32.
-  const double faster = cost.narrow && use.call_ms > 0 ? rates.narrow : 1;
+  // Loops of ours widen 16-bit operands and compute in float32; attention is the library's on a
+  // GPU.
+  const bool attention = std::string_view(op.name).starts_with("attention");
+  const double faster = !cost.narrow      ? 1
+                        : use.call_ms > 0 ? rates.narrow
+                        : attention       ? rates.narrow_attention
+                                          : 1;
   const double compute = cost.flops / (rate_at(rates.matmul, cost.flops) * use.compute * faster);
   const double memory = cost.bytes / (rate_at(rates.memory, cost.bytes) * use.memory);
   constexpr double kTeamWork = static_cast<double>(kParallelGrain);

@@ -18,11 +18,12 @@ struct Rates {
     double per_second;  // FLOPs or bytes
     bool operator==(const Point&) const = default;
   };
-  std::vector<Point> matmul;  // sizes ascending; never empty
-  std::vector<Point> memory;  // likewise: in a core's cache, in the shared one, beyond it
-  double call_ms = 0;         // of any call
-  double team_ms = 0;         // more, of a call that is worth all threads
-  double narrow = 1;          // times faster that a library multiplies 16-bit operands
+  std::vector<Point> matmul;    // sizes ascending; never empty
+  std::vector<Point> memory;    // likewise: in a core's cache, in the shared one, beyond it
+  double call_ms = 0;           // of any call
+  double team_ms = 0;           // more, of a call that is worth all threads
+  double narrow = 1;            // times faster that a library multiplies 16-bit operands
+  double narrow_attention = 1;  // the same of attention
   bool operator==(const Rates&) const = default;
 };
 
