@@ -121,10 +121,41 @@ class FakeDevice final : public Backend, public DeviceWork {
   void wait_for_copies() override {}
   void copies_wait() override {}
   void synchronize_copies() override {}
-  int runs = 0, ahead = 0;
+  // Copies of stays happen as late as they may, so that bytes which are used again too early show.
+  void send_away(size_t stay, void* host, const void* from, Bytes bytes) override {
+    leaving_[stay] = {host, from, bytes};
+    ++sent;
+  }
+  void bring_back(size_t stay, void* to, const void* host, Bytes bytes) override {
+    coming_[stay] = {to, host, bytes};
+    spoil(to, bytes);  // from now on, nobody else's
+  }
+  void wait_away(size_t stay) override { finish(leaving_, stay); }
+  void wait_back(size_t stay) override { finish(coming_, stay); }
+  void join_stays() override {
+    for (auto* list : {&leaving_, &coming_})
+      while (!list->empty()) finish(*list, list->begin()->first);
+  }
+  int runs = 0, ahead = 0, sent = 0;
 
  private:
   static constexpr size_t kMostOps = 256;
+  struct Copy {
+    void* to;
+    const void* from;
+    Bytes bytes;
+  };
+  void finish(std::map<size_t, Copy>& list, size_t stay) {
+    const auto at = list.find(stay);
+    if (at == list.end()) return;
+    copy(at->second.to, at->second.from, at->second.bytes);
+    list.erase(at);
+  }
+  static void spoil(void* at, Bytes bytes) {
+    const FakeMemoryOpen open;
+    std::memset(at, 0xFF, static_cast<size_t>(bytes));
+  }
+  std::map<size_t, Copy> leaving_, coming_;
 
   static CpuBackend& host() {
     static CpuBackend backend(1);

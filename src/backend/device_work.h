@@ -20,6 +20,15 @@ class DeviceWork {
   virtual void wait_for_copies() = 0;     // kernels do
   virtual void copies_wait() = 0;         // for kernels
   virtual void synchronize_copies() = 0;  // the host waits for them
+
+  // Values that leave for pinned host memory and come back, beside kernels: in each direction one
+  // after another, each behind the kernels that were asked for before it. `stay` names the copy to
+  // whoever waits for it. All of it may be recorded, and must be joined before the recording ends.
+  virtual void send_away(size_t stay, void* host, const void* from, Bytes bytes) = 0;
+  virtual void bring_back(size_t stay, void* to, const void* host, Bytes bytes) = 0;
+  virtual void wait_away(size_t stay) = 0;  // kernels wait until it has left
+  virtual void wait_back(size_t stay) = 0;  // until it is back
+  virtual void join_stays() = 0;            // until nothing is on its way
 };
 
 // Null: the backend has none.

@@ -121,8 +121,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--remat",
        "NAME,...: layers whose activations are always computed again, such as block_*; or full");
   text("--offload",
-       "auto or off: on a GPU, optimiser state lies in pinned memory of the host where the budget "
-       "asks for it [auto]");
+       "auto or off: on a GPU, optimiser state lies in pinned memory of the host, and activations "
+       "go there between two uses, where the budget asks for it [auto]");
   text("--host-memory", "the most host memory for that [half of what is free]");
   text("--checkpoint-every",
        "save all that going on needs after so many steps, beside training if the budget has room "

@@ -30,7 +30,7 @@ struct RunOptions {
   std::string device = "cpu";
   std::optional<int> cuda;  // the GPU's number, where the device is one
   bool deterministic = true;
-  bool offload = true;               // on a GPU: optimiser state to the host where need be
+  bool offload = true;               // on a GPU: state and activations to the host where need be
   std::optional<Bytes> host_memory;  // the most for it
   bool memory_max = false;           // `memory` is what the device can give
   bool json = false;

@@ -112,6 +112,18 @@ double host_ms(Bytes bytes) {
   return 1e3 * static_cast<double>(bytes) / kPerSecond;
 }
 
+Problem::Copies device_copies(Bytes room) {
+  constexpr double kPerMs = 45e6;  // each way, both at once, over PCI Express 5 to an H200
+  constexpr double kBeginMs = 0.01;
+  constexpr double kBesideMs = 3e-10;  // of the device's own bandwidth
+  constexpr Bytes kLeast = 1 * kMiB;   // shorter copies do not reach that rate
+  return {.bytes_per_ms = kPerMs,
+          .begin_ms = kBeginMs,
+          .beside_ms = kBesideMs,
+          .least = kLeast,
+          .room = room};
+}
+
 double nominal_ms(const Op& op, const Cost& cost, const Backend& backend) {
   return roofline_ms(nominal_rates(backend), op, cost);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "op/op.h"
+#include "plan/problem.h"
 
 namespace pl {
 
@@ -35,6 +36,8 @@ double roofline_ms(const Rates& rates, const Op& op, const Cost& cost);
 
 // Of optimiser state in host memory, which a device's kernels read and write once in a step.
 double host_ms(Bytes bytes);
+// Of values that leave for pinned host memory and come back, `room` bytes of it.
+Problem::Copies device_copies(Bytes room);
 
 // With nominal rates. The search makes its candidates with this: the pool, and with it the least
 // memory, never change when a cost table learns.

@@ -61,6 +61,7 @@ Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernel
   for (size_t l = 0; l < graph.loops.size(); ++l)
     loops_.push_back(bind_loop(graph.loops[l], plan.loops[l], kernels.loops[l]));
   for (const Step& step : plan.steps) steps_.push_back(bind(graph, step, kernels));
+  bind_stays(graph, plan, steps_);
   forward_ = find_forward();
 }
 
@@ -106,6 +107,7 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
                   .bands = std::max<int64_t>(1, loop.bands),
                   .device = device_};
   for (const Step& step : plan.steps) bound.steps.push_back(bind(loop.body, step, kernels));
+  bind_stays(loop.body, plan, bound.steps);
   for (Track& track : tracks_of(graph_, loop)) {
     bound.tracks.push_back(std::move(track.at));
     const size_t at = bound.tracks.size() - 1;
@@ -254,10 +256,12 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   try {
     for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
+      if (work_) run_copies(current->before);
       if (current->loop >= 0)
         run_loop(loops_[index(current->loop)], times);
       else
         current->kernel->run(current->in.data(), current->out.data(), current->workspace);
+      if (work_) run_copies(current->behind);
       if (device_ && (waits_ || times || watch_)) device_->synchronize();
       if (watch_ && current->loop < 0 && !(*watch_)(graph, *current)) throw Stop();
       if (!times) continue;
@@ -265,6 +269,7 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
       if (current->loop < 0) times[s] += std::chrono::nanoseconds(after - before).count();
       before = after;
     }
+    if (work_) work_->join_stays();
   } catch (const Error& error) {
     const Node& node = graph.nodes[index(current->node)];
     if (node.loop >= 0) throw;  // names a node of the body

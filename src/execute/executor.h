@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/device_work.h"
 #include "execute/kernel_book.h"
 #include "plan/plan.h"
 
@@ -24,6 +24,7 @@ struct ArenaView {
   // Variables from this offset on lie apart: in host memory that a device's kernels reach.
   char* host = nullptr;
   ByteOffset host_at = 0;
+  char* away = nullptr;  // pinned host memory for values that leave between two steps
 };
 
 // Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.
@@ -38,6 +39,15 @@ class Executor {
     std::vector<void*> in, out;
     void* workspace;
     int loop = -1;  // index into loops() instead of a kernel
+    // Copies of values that leave and come back, around the step: what it waits for or begins.
+    struct Copy {
+      enum class What : uint8_t { sends, waits_away, brings, waits_back } what;
+      size_t stay;
+      void* arena;
+      void* host;
+      Bytes bytes;
+    };
+    std::vector<Copy> before, behind;
   };
   // The body of a loop, bound for its first trip.
   struct BoundLoop {
@@ -93,9 +103,12 @@ class Executor {
   // The largest end of any grant handed to a kernel, counted from the arena's start. Worked out
   // from the grants themselves; the plan's total is not read.
   Bytes used_bytes() const { return used_; }
+  Bytes used_away_bytes() const { return used_away_; }  // the same of host memory for values
 
  private:
   void* grant(ByteOffset at, Bytes bytes);
+  void bind_stays(const Graph& graph, const Plan& plan, std::vector<Bound>& steps);
+  void run_copies(const std::vector<Bound::Copy>& copies);
   void* variable_place(ByteOffset at) const;
   Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
   BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
@@ -113,12 +126,14 @@ class Executor {
   ArenaView arena_;
   std::vector<std::pair<ByteOffset, char*>> places_;  // of variables that lie apart, by offset
   Bytes persistent_, alignment_;
-  Bytes used_ = 0;
+  Bytes used_ = 0, used_away_ = 0;
   std::vector<Bound> steps_;
   std::vector<BoundLoop> loops_;  // as in the graph
   std::vector<void*> inputs_, kept_;
-  size_t forward_ = 0;         // steps up to the loss; 0: a weight is written before it is known
-  Backend* device_ = nullptr;  // null: the host's memory
+  size_t forward_ = 0;          // steps up to the loss; 0: a weight is written before it is known
+  Backend* device_ = nullptr;   // null: the host's memory
+  DeviceWork* work_ = nullptr;  // of the device, where values leave
+  size_t stays_ = 0;            // of all graphs
   std::unique_ptr<DeviceMemory> staging_;  // of the loss, where the memory is not the host's
   // What a step launches, where it is recorded: up to the loss, and the rest.
   using Launches = std::vector<std::function<void()>>;

@@ -25,13 +25,15 @@ std::vector<int> base_order(const Problem& problem) {
 class PoolMaker {
  public:
   PoolMaker(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
-            bool recompute, std::optional<Bytes> most)
+            const Switches& switches, std::optional<Bytes> most)
       : whole_(whole),
         book_(book),
         memo_(memo),
         layout_(layout),
-        recompute_(recompute),
-        most_(most) {}
+        recompute_(switches.recompute),
+        most_(most) {
+    if (switches.away > 0) copies_ = device_copies(switches.away);
+  }
 
   void add_whole() {
     PoolSplit split;
@@ -39,11 +41,17 @@ class PoolMaker {
     const Bytes alignment = book_.backend().alignment();
     const GraphProblem made = make_problem(whole_, facts.nodes, alignment);
     base_order(made.problem);  // or says why not
-    split.floor = layout_.bytes + memo_.bound(made.problem);
-    for (const Candidate& candidate : memo_.search(made.problem, worth_search(split))) {
-      PoolEntry entry{.drops = candidate.drops, .arena = layout_.bytes + candidate.bytes};
+    const Problem leaving = with_copies(made.problem);
+    split.floor = layout_.bytes + memo_.bound(leaving);
+    const bool search = worth_search(split);
+    std::vector<Candidate> candidates = memo_.search(made.problem, recompute_ && search);
+    if (copies_ && search) append(candidates, memo_.search_away(leaving, recompute_));
+    for (const Candidate& candidate : candidates) {
+      PoolEntry entry = entry_of(candidate);
+      entry.arena = layout_.bytes + candidate.bytes;
       add_work(whole_, facts, made, *lower(made.problem, candidate.drops), 1, entry.ms,
                entry.recomputed);
+      entry.ms += entry.waits_ms;
       pool_.entries.push_back(std::move(entry));
     }
     pool_.splits.push_back(std::move(split));
@@ -65,7 +73,7 @@ class PoolMaker {
  private:
   void add_loop(const Graph& graph) {
     const int64_t trips = graph.loops[0].trips, bands = graph.loops[0].bands;
-    std::vector<Drops>& borrowed = bands > 0 ? borrowed_by_bands_ : borrowed_;
+    Borrowed& borrowed = bands > 0 ? borrowed_by_bands_ : borrowed_;
     PoolSplit split{.split = trips};
     const GraphFacts facts = book_.facts(graph, &split.bill);
     const Bytes alignment = book_.backend().alignment();
@@ -77,44 +85,84 @@ class PoolMaker {
       return graph.nodes[index(outer.node_of[index(n)])].loop >= 0;
     });
     Problem::Node& node = outer.problem.nodes[index(*at)];
-    node.workspace = memo_.bound(body.problem);
-    split.floor = layout_.bytes + lower_bound(outer.problem);
+    const Problem leaving = with_copies(body.problem);
+    node.workspace = memo_.bound(leaving);
+    split.floor = layout_.bytes + lower_bound(with_copies(outer.problem));
     base_order(body.problem);
     const bool search = worth_search(split);
-    const std::vector<Candidate> candidates = borrowed.empty() || !search
-                                                  ? memo_.search(body.problem, search)
-                                                  : try_on(body.problem, borrowed);
-    if (borrowed.empty() && search == recompute_) lend(candidates, borrowed);
+    const std::vector<Candidate> candidates =
+        candidates_of(body.problem, leaving, search, borrowed);
     for (const Candidate& candidate : candidates) {
-      PoolEntry entry{.split = trips, .bands = bands, .drops = candidate.drops};
+      PoolEntry entry = entry_of(candidate);
+      entry.split = trips;
+      entry.bands = bands;
       node.workspace = candidate.bytes;
       entry.arena = layout_.bytes + height_of(outer.problem, order);
       add_work(graph, facts, outer, order, 1, entry.ms, entry.recomputed);
       add_work(loop.body, facts.loops[0], body, *lower(body.problem, candidate.drops), trips,
                entry.ms, entry.recomputed);
+      entry.ms += entry.waits_ms * static_cast<double>(trips);
       pool_.entries.push_back(std::move(entry));
     }
     pool_.splits.push_back(std::move(split));
   }
 
+  // What other splits' searches found.
+  struct Borrowed {
+    std::vector<Drops> again, away;
+    bool any = false;
+  };
+  std::vector<Candidate> candidates_of(const Problem& body, const Problem& leaving, bool search,
+                                       Borrowed& borrowed) {
+    if (!search) return memo_.search(body, false);
+    if (borrowed.any) {
+      std::vector<Candidate> candidates = try_on(body, borrowed.again);
+      append(candidates, try_on(leaving, borrowed.away));
+      return candidates;
+    }
+    std::vector<Candidate> candidates = memo_.search(body, recompute_);
+    lend(candidates, borrowed.again);
+    if (copies_) {
+      const std::vector<Candidate>& away = memo_.search_away(leaving, recompute_);
+      lend(away, borrowed.away);
+      append(candidates, away);
+    }
+    borrowed.any = true;
+    return candidates;
+  }
+
+  static PoolEntry entry_of(const Candidate& candidate) {
+    return {.drops = candidate.drops,
+            .recomputed = {},
+            .stays = candidate.stays,
+            .away = candidate.away,
+            .waits_ms = candidate.waits_ms};
+  }
+  static void append(std::vector<Candidate>& list, const std::vector<Candidate>& more) {
+    list.insert(list.end(), more.begin(), more.end());
+  }
+  Problem with_copies(Problem problem) const {
+    if (copies_) problem.copies = *copies_;
+    return problem;
+  }
+
   // Whether what a search finds may be of use.
   bool worth_search(const PoolSplit& split) const {
-    return recompute_ && (!most_ || split.floor <= *most_);
+    return (recompute_ || copies_) && (!most_ || split.floor <= *most_);
   }
 
   static void lend(const std::vector<Candidate>& found, std::vector<Drops>& borrowed) {
     constexpr size_t kLent = 10;
     const size_t count = std::min(kLent, found.size());
+    borrowed.clear();
     for (size_t i = 0; i < count; ++i)
       borrowed.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
   }
 
   static std::vector<Candidate> try_on(const Problem& problem, const std::vector<Drops>& borrowed) {
     std::vector<Candidate> list;
-    for (const Drops& drops : borrowed) {
-      if (const auto steps = lower(problem, drops))
-        list.push_back({.drops = drops, .bytes = height_of(problem, *steps)});
-    }
+    for (const Drops& drops : borrowed)
+      if (auto candidate = try_drops(problem, drops)) list.push_back(std::move(*candidate));
     return list;
   }
 
@@ -124,7 +172,8 @@ class PoolMaker {
   const VariableLayout& layout_;
   bool recompute_;
   std::optional<Bytes> most_;
-  std::vector<Drops> borrowed_, borrowed_by_bands_;  // of the first split that was searched
+  std::optional<Problem::Copies> copies_;  // where values may leave
+  Borrowed borrowed_, borrowed_by_bands_;  // of the first split that was searched
   Pool pool_;
 };
 
@@ -162,6 +211,7 @@ std::string describe(const Problem& problem) {
     put(node.ms);
     put(node.workspace);
     put(node.rerun);
+    put(node.joins);
     put(node.kind);
     for (const auto* list : {&node.reads, &node.writes}) {
       put(list->size());
@@ -170,6 +220,8 @@ std::string describe(const Problem& problem) {
     put(node.in_place.size());
     for (const InOut& pair : node.in_place) put(pair);
   }
+  put(problem.copies.bytes_per_ms);
+  put(problem.copies.room);
   return hex16(hash.digest());
 }
 
@@ -191,6 +243,15 @@ const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool re
   } else {
     found.push_back({.bytes = height_of(problem, base_order(problem))});
   }
+  return found_.emplace(key, std::move(found)).first->second;
+}
+
+const std::vector<Candidate>& SearchMemo::search_away(const Problem& problem, bool recompute) {
+  const std::string key = (recompute ? "away r" : "away -") + describe(problem);
+  if (const auto at = found_.find(key); at != found_.end()) return at->second;
+  Problem stay = problem;
+  stay.copies = {};
+  std::vector<Candidate> found = pl::search_away(problem, search(stay, recompute), recompute);
   return found_.emplace(key, std::move(found)).first->second;
 }
 
@@ -231,7 +292,7 @@ void add_choices_of_bands(PoolMaker& maker, const Graph& whole, bool finest) {
 
 Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
                const Switches& switches, const QuickLook& quick) {
-  PoolMaker maker(whole, book, memo, layout, switches.recompute, quick.most);
+  PoolMaker maker(whole, book, memo, layout, switches, quick.most);
   if (switches.split && *switches.split > 1) {
     add_asked(maker, whole, *switches.split);
     return std::move(maker.pool());
@@ -257,17 +318,19 @@ Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,
   Prepared result;
   result.split = entry.split;
   Decision decision;
+  const Decision mine{
+      .drops = entry.drops, .stays = entry.stays, .waits_ms = entry.waits_ms, .loops = {}};
   result.bands = entry.bands;
   if (entry.bands > 0) {
     const ImageStep step = mark_images(whole);
     result.graph = split_bands(step, *find_bands(step, entry.bands));
-    decision.loops.push_back({.drops = entry.drops});
+    decision.loops.push_back(mine);
   } else if (entry.split > 1) {
     result.graph = split_batch(whole, entry.split);
-    decision.loops.push_back({.drops = entry.drops});
+    decision.loops.push_back(mine);
   } else {
     result.graph = whole;
-    decision.drops = entry.drops;
+    decision = mine;
   }
   result.facts = book.facts(result.graph);
   result.plan = make_plan(result.graph, result.facts, layout, book.backend().alignment(), decision);

@@ -18,6 +18,8 @@ struct Switches {
   // Into so many parts: micro-batches, or, for a multiple of the batch, bands of each sample's
   // image rows. By default whatever serves.
   std::optional<int64_t> split;
+  // On a device: of host memory, for values that leave between two uses; 0: they stay.
+  Bytes away = 0;
   bool operator==(const Switches&) const = default;
 };
 inline Switches only_unlimited() { return {.recompute = false, .split = 1}; }
@@ -29,6 +31,9 @@ struct PoolEntry {
   Bytes arena = 0;    // bytes of the reservation, variables included
   double ms = 0;      // predicted on this machine
   Recomputed recomputed;
+  std::vector<Stay> stays;  // of the loop's body when split
+  Bytes away = 0;           // of host memory, for them
+  double waits_ms = 0;      // of a trip, for their copies
 };
 
 // What all entries of one split share.
@@ -50,6 +55,8 @@ struct Pool {
 class SearchMemo {
  public:
   const std::vector<Candidate>& search(const Problem& problem, bool recompute);
+  // Where the problem has copies: further ones, in which values leave.
+  const std::vector<Candidate>& search_away(const Problem& problem, bool recompute);
   Bytes bound(const Problem& problem);  // lower_bound
 
  private:

@@ -33,12 +33,29 @@ class Maker {
         result_.problem.values[v].bytes = align_up(graph_.values[v].meta.bytes(), alignment_);
     for (size_t n = 0; n < result_.node_of.size(); ++n) add_node(static_cast<int>(n));
     for (ValueId id : graph_.keep) result_.problem.values[index(root(id))].keep = true;
+    mark_joins(loop);
     release_values(graph_, result_);
     return std::move(result_);
   }
 
  private:
   ValueId root(ValueId id) const { return result_.root[index(id)]; }
+
+  // Where what a device records ends: behind the loss, and around what lies elsewhere in each trip.
+  void mark_joins(const Loop* loop) {
+    if (!loop) {
+      if (graph_.keep.empty()) return;
+      const int producer = result_.problem.values[index(root(graph_.keep[0]))].producer;
+      if (producer >= 0) result_.problem.nodes[index(producer)].joins = true;
+      return;
+    }
+    std::vector<bool> moves(graph_.values.size(), false);
+    for (const Loop::In& link : loop->sliced) moves[index(root(link.body))] = true;
+    for (const Loop::Out& link : loop->stacked) moves[index(root(link.body))] = true;
+    for (Problem::Node& node : result_.problem.nodes)
+      for (const auto* list : {&node.reads, &node.writes})
+        for (int value : *list) node.joins = node.joins || moves[index(value)];
+  }
 
   uint64_t kind_of(const Node& node) const {
     std::string text = node.op + node.attrs.print();

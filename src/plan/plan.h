@@ -33,6 +33,8 @@ struct GraphFacts {
 // What was decided about a graph and its loops' bodies.
 struct Decision {
   Drops drops;
+  std::vector<Stay> stays;
+  double waits_ms = 0;  // of one trip, for copies of stays
   std::vector<Decision> loops;
 };
 
@@ -55,6 +57,14 @@ struct Step {
   NodeId node;
   std::vector<ByteOffset> in, out;  // as the node's in and out
   ByteOffset workspace_at = 0;
+};
+
+// A value that is in host memory between two steps; as a Stay, but in steps of the plan.
+struct HostStay {
+  ValueId value;
+  int out_after, out_until, in_from, in_before;
+  ByteOffset from, to;  // where it lies before and behind
+  ByteOffset host_at;   // in the part of host memory that plans have for this
 };
 
 using Categories = std::array<Bytes, kCategories>;
@@ -86,6 +96,8 @@ struct Plan {
   int peak_step = -1;
   double ms = 0;  // predicted time of a step
   Recomputed recomputed;
+  std::vector<HostStay> stays;      // by in_before
+  Bytes away = 0;                   // of host memory for them, bodies' included
   std::string numerics;             // hash of all numerics keys, 16 hex digits
   std::vector<LiveValue> culprits;  // the largest transient values at the fullest step
   // Of each loop's body, as in the graph. Its offsets count from the same arena's start; its own

@@ -16,8 +16,13 @@ constexpr size_t kCulprits = 5;
 // A graph in its final order, with addresses from 0.
 struct Laid {
   GraphProblem made;
-  std::vector<int> steps;  // nodes of the problem
+  std::vector<int> order;  // nodes of the problem
+  std::vector<int> steps;  // the same with marks of stays (with_marks)
   Layout layout;
+  std::vector<Stay> stays;
+  std::vector<ByteOffset> stay_at;  // in host memory
+  Bytes away = 0;                   // the most of it, bodies' included
+  double waits_ms = 0;
   Bytes height = 0;
   std::vector<Bytes> live;  // at each step, a loop counting what its body really has live at most
   int peak_step = -1;
@@ -25,8 +30,39 @@ struct Laid {
   std::vector<Laid> bodies;
 };
 
-const Node& node_at(const Graph& graph, const Laid& laid, size_t step) {
-  return graph.nodes[index(laid.made.node_of[index(laid.steps[step])])];
+bool is_mark(const Laid& laid, size_t step) {
+  return index(laid.steps[step]) >= laid.made.problem.nodes.size();
+}
+
+// The value that has left, or begins to come back.
+int marked_value(const Laid& laid, size_t step) {
+  return static_cast<int>((index(laid.steps[step]) - laid.made.problem.nodes.size()) %
+                          laid.made.problem.values.size());
+}
+
+// Null: a mark.
+const Node* node_at(const Graph& graph, const Laid& laid, size_t step) {
+  if (is_mark(laid, step)) return nullptr;
+  return &graph.nodes[index(laid.made.node_of[index(laid.steps[step])])];
+}
+
+int loop_at(const Graph& graph, const Laid& laid, size_t step) {
+  const Node* node = node_at(graph, laid, step);
+  return node ? node->loop : -1;
+}
+
+// Places in host memory. What is there while a loop runs lies above what its body has there.
+void lay_stays(const Graph& graph, const Decision& decision, Laid& laid) {
+  laid.stays = decision.stays;
+  laid.waits_ms = decision.waits_ms;
+  const int count = static_cast<int>(laid.order.size());
+  Bytes inside = 0;
+  for (size_t s = 0; s < laid.steps.size(); ++s)
+    if (const int l = loop_at(graph, laid, s); l >= 0)
+      inside = std::max(inside, laid.bodies[index(l)].away);
+  const Bytes own = assign_stays(laid.made.problem, laid.stays, count, laid.stay_at);
+  for (ByteOffset& at : laid.stay_at) at += inside;
+  laid.away = inside + own;
 }
 
 Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, Bytes alignment,
@@ -48,15 +84,18 @@ Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, 
     least[n].workspace = body.floor;
   }
   laid.made = make_problem(graph, nodes, alignment, loop);
+  if (!decision.stays.empty()) laid.made.problem.copies.bytes_per_ms = 1;  // values may leave
   auto steps = lower(laid.made.problem, decision.drops);
   check(steps.has_value(), "a drop that cannot be");
-  laid.steps = std::move(*steps);
+  laid.order = std::move(*steps);
+  laid.steps = with_marks(laid.made.problem, laid.order, decision.stays);
+  lay_stays(graph, decision, laid);
   laid.layout = lay_out(laid.made.problem, laid.steps);
   const int count = static_cast<int>(laid.steps.size());
   laid.height = assign_addresses(laid.layout.blocks, count);
   laid.live = live_bytes(laid.layout.blocks, count);
   for (size_t s = 0; s < laid.steps.size(); ++s)
-    if (const int l = node_at(graph, laid, s).loop; l >= 0) {
+    if (const int l = loop_at(graph, laid, s); l >= 0) {
       const Laid& body = laid.bodies[index(l)];
       const Bytes most =
           body.live.empty() ? 0 : *std::max_element(body.live.begin(), body.live.end());
@@ -64,9 +103,10 @@ Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, 
     }
   laid.peak_step =
       static_cast<int>(std::max_element(laid.live.begin(), laid.live.end()) - laid.live.begin());
-  laid.floor = graph.loops.empty()
-                   ? lower_bound(laid.made.problem)
-                   : lower_bound(make_problem(graph, least, alignment, loop).problem);
+  Problem bare =
+      graph.loops.empty() ? laid.made.problem : make_problem(graph, least, alignment, loop).problem;
+  bare.copies = laid.made.problem.copies;
+  laid.floor = lower_bound(bare);
   return laid;
 }
 
@@ -77,6 +117,10 @@ std::vector<ValueId> owners(const Graph& graph, const Laid& laid) {
     if (laid.layout.source_block[v] >= 0)
       owner[index(laid.layout.source_block[v])] = static_cast<ValueId>(v);
   for (size_t s = 0; s < laid.steps.size(); ++s) {
+    if (is_mark(laid, s)) {
+      for (int block : laid.layout.steps[s].writes) owner[index(block)] = marked_value(laid, s);
+      continue;
+    }
     const Problem::Node& node = laid.made.problem.nodes[index(laid.steps[s])];
     for (size_t w = 0; w < node.writes.size(); ++w) {
       const int block = laid.layout.steps[s].writes[w];
@@ -92,7 +136,7 @@ void add_peak(const Graph& graph, const Laid& laid, Plan& plan) {
   const int peak = laid.peak_step;
   const auto at = static_cast<size_t>(peak);
   const bool steps = at < laid.steps.size();
-  const int loop = steps ? node_at(graph, laid, at).loop : -1;
+  const int loop = steps ? loop_at(graph, laid, at) : -1;
   for (size_t b = 0; b < laid.layout.blocks.size(); ++b) {
     const StorageBlock& block = laid.layout.blocks[b];
     if (block.start > peak || block.end < peak) continue;
@@ -100,9 +144,9 @@ void add_peak(const Graph& graph, const Laid& laid, Plan& plan) {
     if (workspace && loop >= 0) continue;  // the body says what is in it
     LiveValue live{.category = Category::workspace, .bytes = block.bytes};
     if (workspace) {
-      const Node& node = node_at(graph, laid, at);
-      live.op = node.op;
-      live.path = without_scopes(node.path);
+      const Node* node = node_at(graph, laid, at);
+      live.op = node->op;
+      live.path = without_scopes(node->path);
       live.meta = {Dtype::uint8, Shape{block.bytes}};
     } else {
       const Value& value = graph.values[index(owner[b])];
@@ -138,8 +182,14 @@ class Emitter {
       if (graph_.values[v].variable >= 0)
         outside_[v] = plan_.variable_at[index(graph_.values[v].variable)];
     plan_.loops.resize(graph_.loops.size());
-    for (size_t s = 0; s < laid_.steps.size(); ++s) emit(s);
-    add_work(graph_, facts_, laid_.made, laid_.steps, trips, plan_.ms, plan_.recomputed);
+    place_stays();
+    for (size_t s = 0; s < laid_.steps.size(); ++s)
+      if (is_mark(laid_, s))
+        emit_mark(s);
+      else
+        emit(s);
+    add_work(graph_, facts_, laid_.made, laid_.order, trips, plan_.ms, plan_.recomputed);
+    plan_.ms += laid_.waits_ms * static_cast<double>(trips);
     for (const Plan& body : plan_.loops) {
       plan_.ms += body.ms;
       plan_.recomputed.values += body.recomputed.values;
@@ -160,6 +210,29 @@ class Emitter {
   ByteOffset place_of(ValueId root, int block) const {
     if (block >= 0) return base_ + laid_.layout.blocks[index(block)].at;
     return laid_.made.outside[index(root)] ? outside_[index(root)] : base_;
+  }
+
+  void place_stays() {
+    plan_.away = laid_.away;
+    for (size_t i = 0; i < laid_.stays.size(); ++i) {
+      const Stay& stay = laid_.stays[i];
+      plan_.stays.push_back({stay.value, stay.out_after, stay.out_until, stay.in_from,
+                             stay.in_before, 0, 0, laid_.stay_at[i]});
+    }
+  }
+
+  // The block of a value that has left is where it was; that of one that comes back, where it will
+  // be.
+  void emit_mark(size_t s) {
+    const StepBlocks& blocks = laid_.layout.steps[s];
+    const int next = static_cast<int>(plan_.steps.size());
+    for (HostStay& stay : plan_.stays) {
+      if (stay.value != marked_value(laid_, s)) continue;
+      if (!blocks.reads.empty() && stay.out_until == next - 1)
+        stay.from = base_ + laid_.layout.blocks[index(blocks.reads[0])].at;
+      if (!blocks.writes.empty() && stay.in_from == next)
+        stay.to = base_ + laid_.layout.blocks[index(blocks.writes[0])].at;
+    }
   }
 
   void emit(size_t s) {
@@ -257,7 +330,10 @@ Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout
   hash_keys(graph, facts, keys);
   plan.numerics = hex16(keys.digest());
   plan.floor = layout.bytes + laid.floor;
-  plan.peak_step = laid.peak_step;
+  const auto at_peak = laid.steps.begin() + laid.peak_step;
+  plan.peak_step = static_cast<int>(std::count_if(laid.steps.begin(), at_peak, [&](int step) {
+    return index(step) < laid.made.problem.nodes.size();
+  }));
   add_peak(graph, laid, plan);
   for (const auto& entry : layout.entries)
     plan.at_peak[index(static_cast<int>(entry.category))] +=
@@ -271,8 +347,27 @@ Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout
 
 namespace {
 
+// What begins or ends beside steps behind which `at` is the next one.
+void print_stays(const Graph& graph, const Plan& plan, int at, const std::string& indent,
+                 std::string& out) {
+  auto line = [&](const char* what, const HostStay& stay, ByteOffset place) {
+    out += indent + what + "(%" + std::to_string(stay.value) + " @" + std::to_string(place) +
+           ", host @" + std::to_string(stay.host_at) + ")";
+    const std::string& path = graph.values[index(stay.value)].path;
+    out += (path.empty() ? "" : "  # " + path) + "\n";
+  };
+  for (const HostStay& stay : plan.stays) {
+    if (stay.out_after == at - 1) line("copy_out", stay, stay.from);
+    if (stay.out_until == at - 1) line("has_left", stay, stay.from);
+    if (stay.in_from == at) line("copy_back", stay, stay.to);
+    if (stay.in_before == at) line("is_back", stay, stay.to);
+  }
+}
+
 void print_into(const Graph& graph, const Plan& plan, const std::string& indent, std::string& out) {
+  int at = 0;
   for (const Step& step : plan.steps) {
+    if (!plan.stays.empty()) print_stays(graph, plan, at++, indent, out);
     const Node& node = graph.nodes[index(step.node)];
     out += indent + node.op + "(";
     for (size_t i = 0; i < step.in.size(); ++i)

@@ -7,12 +7,16 @@
 //
 // A loop's body is read once, for the first trip. It may write to nothing but its own part and the
 // loop's results, so that each further trip finds all it reads as the first one did.
+//
+// A value in host memory: see validate_stays.h.
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "plan/plan.h"
 #include "plan/validate_bands.h"
 #include "plan/validate_remat.h"
+#include "plan/validate_stays.h"
 
 namespace pl {
 namespace {
@@ -30,7 +34,9 @@ class Replay {
         loop_(loop),
         content_(graph.values.size()),
         outside_(graph.values.size(), false),
-        runs_(graph.nodes.size(), 0) {}
+        runs_(graph.nodes.size(), 0),
+        stays_(graph, plan, [this](bool holds, const std::string& what) { require(holds, what); }) {
+  }
 
   void run() {
     require(facts_.nodes.size() == graph_.nodes.size(), "facts are missing");
@@ -43,10 +49,18 @@ class Replay {
                 plan_.input_at.size() == graph_.inputs.size() &&
                 plan_.keep_at.size() == graph_.keep.size(),
             "offsets are missing");
+    Bytes inside = 0;
+    for (const Plan& body : plan_.loops) inside = std::max(inside, body.away);
+    stays_.check_shape(inside);
     name_contents();
     forgotten_ = forgotten_behind(graph_, content_);
     load_sources();
-    for (size_t s = 0; s < plan_.steps.size(); ++s) play(s);
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      at_ = s;
+      come_back();
+      play(s);
+      leave();
+    }
     finish();
   }
 
@@ -113,12 +127,30 @@ class Replay {
     require(bytes == 0 || at >= plan_.persistent, who + " lies among the variables");
   }
 
+  // Until a copy back has ended nobody may read there; from then on the value is there.
+  void come_back() {
+    for (const auto& [what, stay] : stays_.before(static_cast<int>(at_))) {
+      const Bytes bytes = granted(value(stay->value).meta.bytes());
+      wipe(stay->to, stay->to + bytes);
+      if (what == StaysReplay::Event::What::arrived && bytes > 0)
+        memory_[stay->to] = {stay->to + bytes, content(stay->value)};
+    }
+  }
+  void leave() {
+    for (const HostStay* stay : stays_.behind(static_cast<int>(at_))) {
+      require(holds(stay->from, stay->value),
+              value(stay->value).path + " is not where it leaves from");
+      stays_.sent(*stay);
+    }
+  }
+
   void wipe(ByteOffset begin, ByteOffset end) {
     auto it = memory_.lower_bound(begin);
     if (it != memory_.begin() && std::prev(it)->second.end > begin) --it;
     while (it != memory_.end() && it->first < end) it = memory_.erase(it);
   }
   void put(ByteOffset at, Bytes bytes, ValueId id) {
+    if (bytes > 0) stays_.written(at, at + bytes);
     wipe(at, at + bytes);
     if (bytes > 0) memory_[at] = {at + bytes, content(id)};
   }
@@ -202,6 +234,7 @@ class Replay {
         require(!touch(step.workspace_at, workspace, step.in[i],
                        granted(value(node.in[i]).meta.bytes())),
                 "the workspace overlaps an operand");
+      stays_.written(step.workspace_at, step.workspace_at + workspace);
       wipe(step.workspace_at, step.workspace_at + workspace);
     }
     for (size_t o = 0; o < node.out.size(); ++o) play_output(step, node, op, o, workspace);
@@ -233,6 +266,7 @@ class Replay {
       require(!touch(body.persistent, own, step.in[i], bytes),
               "the body's part has an operand in it");
     }
+    if (own > 0) stays_.written(body.persistent, body.arena);
     wipe(body.persistent, body.arena);
     for (size_t o = 0; o < node.out.size(); ++o) {
       const Bytes bytes = granted(value(node.out[o]).meta.bytes());
@@ -364,6 +398,7 @@ class Replay {
 
   void finish() {
     at_ = plan_.steps.size();
+    require(!stays_.on_the_way(), "a value is still on its way");
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       require(
           runs_[n] > 0 || (graph_.nodes[n].loop < 0 && !get_op(graph_.nodes[n].op).alias.empty()),
@@ -373,6 +408,11 @@ class Replay {
               "variable " + graph_.variables[v].path + " does not end with its last version");
     for (size_t k = 0; k < graph_.keep.size(); ++k)
       require(holds(plan_.keep_at[k], graph_.keep[k]), "a kept value is lost at the end");
+    // Whoever runs steps writes such an input once, for all of them.
+    for (size_t i = 0; i < graph_.inputs.size() && !loop_; ++i)
+      for (size_t k = 0; k < graph_.keep.size(); ++k)
+        require(graph_.keep[k] != graph_.inputs[i] || plan_.keep_at[k] == plan_.input_at[i],
+                "a kept input does not end where it began");
   }
 
   const Graph& graph_;
@@ -385,6 +425,7 @@ class Replay {
   std::vector<int> runs_;
   std::vector<std::vector<ValueId>> forgotten_;  // per node: behind its first run
   std::map<ByteOffset, Range> memory_;           // begin -> end and content
+  StaysReplay stays_;
   size_t at_ = static_cast<size_t>(-1);
 };
 

@@ -34,9 +34,17 @@ Json frontier_json(const PlanReport& r) {
                   .set("step_ms", point.ms)
                   .set("split", point.split)
                   .set("bands", point.bands)
-                  .set("offloaded_bytes", point.host_bytes)
+                  .set("offloaded_bytes", point.host_bytes + point.away)
                   .set("recomputed_bytes", point.recomputed.bytes));
   return list;
+}
+
+Json offloaded_json(const PlanReport& r) {
+  return Json::object()
+      .set("state_bytes", r.host)
+      .set("activation_bytes", r.away)
+      .set("values", r.stays)
+      .set("copied_bytes", r.sent);
 }
 
 Json curve_json(const PlanReport& r) {
@@ -69,6 +77,9 @@ std::string moves_text(const PlanReport& r) {
     out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
   if (r.host > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.host) + " of optimiser state on the host";
+  if (r.stays > 0)
+    out += (out.empty() ? "" : ", ") + format_bytes(r.sent) +
+           " of activations on the host between two uses";
   for (size_t i = 0; i < r.remat.size(); ++i) out += (i ? ", " : " (by hand: ") + r.remat[i];
   if (!r.remat.empty()) out += ")";
   return out;
@@ -85,7 +96,8 @@ std::string frontier_text(const PlanReport& r) {
       moves += "  " + std::to_string(point.split) + " parts";
     if (point.recomputed.bytes > 0)
       moves += "  " + format_bytes(point.recomputed.bytes) + " computed again";
-    if (point.host_bytes > 0) moves += "  " + format_bytes(point.host_bytes) + " on the host";
+    if (const Bytes host = point.host_bytes + point.away; host > 0)
+      moves += "  " + format_bytes(host) + " on the host";
     char time[32];
     std::snprintf(time, sizeof time, "%+6.1f %%", 100 * (point.ms / r.unlimited.ms - 1));
     out += line("  %11s %s %s", format_bytes(point.process()), std::string(time),
@@ -158,9 +170,10 @@ Json to_json(const PlanReport& r) {
                              .set("values", r.recomputed.values)
                              .set("bytes", r.recomputed.bytes)
                              .set("ms", r.recomputed.ms))
-      .set("offloaded_bytes", r.host)
+      .set("offloaded_bytes", r.host + r.away)
+      .set("offloaded", offloaded_json(r))
       .set("ahead_bytes", r.ahead)
-      .set("host_bytes", r.host + r.staging)
+      .set("host_bytes", r.host + r.away + r.staging)
       .set("minimum_bytes", r.complete ? Json(r.minimum) : Json())
       .set("bound_bytes", r.floor)
       .set("max_batch", r.max_batch ? Json(*r.max_batch) : Json())
@@ -218,9 +231,10 @@ std::string to_text(const PlanReport& r, bool color) {
   row("input pipeline", r.pipeline);
   row("copy for checkpoints", r.snapshot);
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));
-  if (r.host + r.staging > 0)
-    out += line("  %-24s %11s  pinned: optimiser state %s, inputs and results the rest\n", "host",
-                format_bytes(r.host + r.staging), format_bytes(r.host));
+  if (const Bytes host = r.host + r.away + r.staging; host > 0)
+    out += line("  %-24s %11s  pinned: optimiser state %s, ", "host", format_bytes(host),
+                format_bytes(r.host)) +
+           "activations " + format_bytes(r.away) + ", inputs and results the rest\n";
   if (!r.culprits.empty()) {
     out += "\nLargest values at the fullest step:\n";
     for (const LiveValue& value : r.culprits)

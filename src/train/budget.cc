@@ -49,6 +49,20 @@ Bytes staging_bytes(const SessionPlan& plan) {
 
 }  // namespace
 
+namespace {
+
+// Values that leave in one step, and their bytes.
+void add_stays(const Graph& graph, const Plan& plan, int64_t trips, PlanReport& report) {
+  for (const HostStay& stay : plan.stays) {
+    report.stays += trips;
+    report.sent += trips * graph.values[static_cast<size_t>(stay.value)].meta.bytes();
+  }
+  for (size_t l = 0; l < plan.loops.size(); ++l)
+    add_stays(graph.loops[l].body, plan.loops[l], graph.loops[l].trips, report);
+}
+
+}  // namespace
+
 PlanReport describe(const SessionPlan& plan) {
   PlanReport report;
   const Prepared& fullest = plan.prepared[plan.fullest];
@@ -60,6 +74,7 @@ PlanReport describe(const SessionPlan& plan) {
   report.bound = fullest.plan.bound;
   report.persistent = plan.layout.bytes;
   report.host = plan.host_bytes;
+  report.away = plan.away;
   if (!plan.memory->book.backend().on_host()) report.staging = staging_bytes(plan);
   report.floor = plan.floor;
   report.categories = fullest.plan.at_peak;
@@ -74,6 +89,7 @@ PlanReport describe(const SessionPlan& plan) {
   report.split = first.split;
   report.bands = first.bands;
   report.recomputed = first.plan.recomputed;
+  add_stays(first.graph, first.plan, 1, report);
   report.minimum = plan.frontier.back().process();
   report.complete = plan.complete;
   report.frontier = plan.frontier;

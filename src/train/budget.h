@@ -58,6 +58,9 @@ struct PlanReport {
   bool fits = true;
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
   Bytes host = 0;     // of the arena, not of `process`: optimiser state in pinned host memory
+  Bytes away = 0;     // on a device: pinned host memory for values between two uses
+  int64_t stays = 0;  // of such values, in one step
+  Bytes sent = 0;     // copied out, and back, in one step
   Bytes staging = 0;  // on a device: pinned host memory for inputs and results
   Bytes ahead = 0;    // of `fixed`, on a device: inputs of the next step
   int64_t checkpoint_every = 0;  // steps; 0: not asked for

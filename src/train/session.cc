@@ -139,6 +139,10 @@ void Session::start_device() {
     device_transient_ = device.reserve(plan_.arena - plan_.layout.bytes);
     view.transient = device_transient_->data();
   }
+  if (plan_.away > 0) {
+    away_ = device.reserve_staging(plan_.away);
+    view.away = away_->data();
+  }
   std::vector<const Graph*> graphs;
   for (const Prepared& prepared : plan_.prepared) {
     graphs.push_back(&prepared.graph);
@@ -241,6 +245,12 @@ bool Session::run_if_finite(size_t signature, const StepParams& params, StepTime
 Bytes Session::used_bytes() const {
   Bytes used = eager_ ? plan_.layout.bytes + eager_->peak() : 0;
   for (const auto& executor : executors_) used = std::max(used, executor->used_bytes());
+  return used;
+}
+
+Bytes Session::used_away_bytes() const {
+  Bytes used = 0;
+  for (const auto& executor : executors_) used = std::max(used, executor->used_away_bytes());
   return used;
 }
 

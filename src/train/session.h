@@ -33,7 +33,7 @@ class EagerSteps;
 
 struct PlanOptions {
   std::optional<Bytes> budget;  // of the process
-  Bytes host = 0;               // on a device: bytes of optimiser state that the host may hold
+  Bytes host = 0;               // on a device: bytes of state and of values that the host may hold
   Switches switches;
   bool all = false;  // look for every plan worth having even if the unlimited one fits
   bool finest =
@@ -46,6 +46,7 @@ struct SessionPoint {
   std::vector<size_t> entries;  // per signature, of its pool
   Bytes arena = 0, fixed = 0, idle = 0;
   Bytes host_bytes = 0;  // of the arena: in host memory that a device's kernels reach
+  Bytes away = 0;        // of host memory, for values that leave between two uses
   double ms = 0;         // of the first signature
   int64_t split = 1, bands = 0;
   Recomputed recomputed;
@@ -64,6 +65,7 @@ struct SessionPlan {
   Bytes snapshot = 0;
   // On a device, of the arena: the last variables, in pinned memory of the host.
   Bytes host_bytes = 0;
+  Bytes away = 0;  // and pinned memory for values that leave between two uses
   // On a device: for inputs of the next step, which are read and copied while one runs; granted as
   // the snapshot is.
   Bytes ahead = 0;
@@ -140,6 +142,7 @@ class Session {
   void send_inputs(size_t signature);  // to the device; run() does it
 
   Bytes used_bytes() const;  // over all signatures, as the executors recorded it
+  Bytes used_away_bytes() const;
 
   Variables& variables() { return *variables_; }
   const Variables& variables() const { return *variables_; }
@@ -166,7 +169,7 @@ class Session {
   std::vector<std::unique_ptr<Executor>> executors_;
   std::unique_ptr<EagerSteps> eager_;
   std::unique_ptr<DeviceLink> link_;  // where the arena is a device's
-  std::unique_ptr<DeviceMemory> device_transient_;
+  std::unique_ptr<DeviceMemory> device_transient_, away_;
   std::unique_ptr<double> counted_;  // the device's count of iterations
   const double* iterations_ = nullptr;
   const void* device_iterations_ = nullptr;

@@ -27,20 +27,23 @@ class SessionPlanner {
         graphs_(graphs),
         source_bytes_(source_bytes),
         fused_nodes_(fused_nodes),
+        host_(backend.on_host() ? 0 : host),
         apart_(apart),
         memory_(memory),
         by_page_(hold_code_by_page()) {
-    if (!backend.on_host()) find_host_parts(host);
+    find_host_parts(host_);
   }
 
   // `within`: a quick look, for what fits so many bytes.
-  void make_pools(const Switches& switches, std::optional<Bytes> within) {
+  // `leaves`: values may leave for the host.
+  void make_pools(const Switches& switches, std::optional<Bytes> within, bool leaves = false) {
     pools_.clear();
     for (const Graph& graph : graphs_) {
       QuickLook quick{.most = within};
       if (within) quick.only = few_splits(samples_of(graph));
       // A split that was asked for is of the first signature's batch; smaller ones follow suit.
       Switches mine = switches;
+      if (leaves) mine.away = host_;
       if (mine.split && *mine.split > 1 && &graph != &graphs_.front()) {
         const int64_t bands = *mine.split / std::max<int64_t>(1, samples_of(graphs_.front()));
         mine.split =
@@ -65,7 +68,7 @@ class SessionPlanner {
         point.entries = points[p].entries;
         point.host_bytes = host_parts_[(host_parts_.size() - 1) * level / kHostLevels];
         fill(point);
-        points.push_back(std::move(point));
+        if (point.host_bytes + point.away <= host_) points.push_back(std::move(point));
       }
     return points;
   }
@@ -160,10 +163,13 @@ class SessionPlanner {
 
   void fill(SessionPoint& point) const {
     KernelBill bill;
+    size_t copies = 0;
     for (size_t s = 0; s < pools_.size(); ++s) {
       const PoolEntry& entry = pools_[s].entries[point.entries[s]];
       point.arena = std::max(point.arena, entry.arena);
+      point.away = std::max(point.away, entry.away);
       bill.add(pools_[s].of(entry).bill);
+      copies += 2 * entry.stays.size();
     }
     const PoolEntry& first = pools_[0].entries[point.entries[0]];
     point.ms = first.ms;
@@ -171,8 +177,9 @@ class SessionPlanner {
     point.bands = first.bands;
     point.recomputed = first.recomputed;
     // A body is recorded once.
-    const size_t launches = bill.nodes + static_cast<size_t>(point.recomputed.values /
-                                                             std::max<int64_t>(1, point.split));
+    const size_t launches =
+        bill.nodes + copies +
+        static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
     const Footprint beside = footprint_of(bill, point.arena - point.host_bytes, launches);
     point.fixed = beside.fixed;
     point.idle = beside.idle;
@@ -221,6 +228,7 @@ class SessionPlanner {
   const std::vector<Graph>& graphs_;
   Bytes source_bytes_;
   size_t fused_nodes_;
+  Bytes host_;  // the most of its memory
   bool apart_;  // variables have a reservation of their own
   PlanMemory& memory_;
   bool by_page_;
@@ -308,14 +316,14 @@ void make_all_pools(SessionPlanner& planner, PlanMemory& memory, const PlanOptio
   const std::optional<Bytes> within = options.finest ? options.budget : std::nullopt;
   Backend& backend = memory.book.backend();
   if (backend.on_host() || !memory.book.times_calls())
-    return planner.make_pools(options.switches, within);
+    return planner.make_pools(options.switches, within, true);
   const Bytes held = backend.held(), limit = held + backend.free();
   const std::string path = calls_path(memory.book);
   know_calls(memory.book, path);
   {
     const KernelBook::Timing timing(memory.book,
                                     std::min(options.budget.value_or(limit), limit) - held);
-    planner.make_pools(options.switches, within);
+    planner.make_pools(options.switches, within, true);
   }
   keep_calls(memory.book, path);
   if (memory.device_held) *memory.device_held += backend.held() - held;
@@ -387,6 +395,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   result.fixed = chosen.fixed;
   result.idle = chosen.idle;
   result.host_bytes = chosen.host_bytes;
+  result.away = chosen.away;
   result.ms = chosen.ms;
   if (compiled.run_eagerly) {
     result.eager = std::make_shared<EagerSetup>(EagerSetup{.network = network,

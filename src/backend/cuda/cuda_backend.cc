@@ -9,6 +9,7 @@
 #include "backend/cuda/add_words.h"
 #include "backend/cuda/cuda_libraries.h"
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/stay_copies.h"
 #include "base/error.h"
 
 namespace pl {
@@ -78,10 +79,12 @@ struct CudaBackend::State {
   cublasLtHandle_t blas = nullptr;
   DnnHandle dnn;
   CudaLibraries libraries;
+  std::unique_ptr<StayCopies> stays;
   std::mutex mutex;  // of what follows
   std::map<std::string, std::weak_ptr<void>> shared;
 
   ~State() {
+    stays.reset();
     if (dnn.handle) dnn.destroy(static_cast<cudnnHandle_t>(dnn.handle));
     if (blas) libraries.blas_lt().destroy(blas);
     for (cudaEvent_t event : {begin, end, reached})
@@ -116,6 +119,7 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
   for (cudaStream_t* each : {&s.stream, &s.copies})
     cuda_check(cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "cudaStreamCreate");
   cuda_check(cudaEventCreateWithFlags(&s.reached, cudaEventDisableTiming), "cudaEventCreate");
+  s.stays = std::make_unique<StayCopies>(s.stream);
 }
 
 CudaBackend::~CudaBackend() = default;
@@ -225,6 +229,16 @@ void CudaBackend::copies_wait() {
 void CudaBackend::synchronize_copies() {
   cuda_check(cudaStreamSynchronize(state_->copies), "synchronize copies");
 }
+
+void CudaBackend::send_away(size_t stay, void* host, const void* from, Bytes bytes) {
+  state_->stays->send(stay, host, from, bytes);
+}
+void CudaBackend::bring_back(size_t stay, void* to, const void* host, Bytes bytes) {
+  state_->stays->bring(stay, to, host, bytes);
+}
+void CudaBackend::wait_away(size_t stay) { state_->stays->wait_away(stay); }
+void CudaBackend::wait_back(size_t stay) { state_->stays->wait_back(stay); }
+void CudaBackend::join_stays() { state_->stays->join(); }
 
 CUstream_st* CudaBackend::stream() const { return state_->stream; }
 int CudaBackend::multiprocessors() const { return state_->properties.multiProcessorCount; }

@@ -43,6 +43,11 @@ class CudaBackend final : public Backend, public DeviceWork {
   void wait_for_copies() override;
   void copies_wait() override;
   void synchronize_copies() override;
+  void send_away(size_t stay, void* host, const void* from, Bytes bytes) override;
+  void bring_back(size_t stay, void* to, const void* host, Bytes bytes) override;
+  void wait_away(size_t stay) override;
+  void wait_back(size_t stay) override;
+  void join_stays() override;
 
   CUstream_st* stream() const;  // where all kernels run; also while it is recorded
   int multiprocessors() const;

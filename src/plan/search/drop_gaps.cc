@@ -84,6 +84,7 @@ void propose_class(const Space& space, const View& view, const Class& found,
 }  // namespace
 
 void drop_gaps(const Space& space, const View& view, std::vector<Proposal>& proposals) {
+  if (!space.again) return;
   std::map<uint64_t, Class> by_kind;
   std::vector<Drop> drops;
   for (const Gap& gap : view.gaps) {

@@ -12,6 +12,11 @@ struct Engine {
   void (*run)(Space&, double share);
 };
 
+// Steps to walk in all.
+int64_t effort_for(int nodes, int effort);
+// Few enough entries for addresses.
+std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes);
+
 // Values held over the fullest step in equal parts, each computed again as a whole.
 void segments(Space& space, double share);
 

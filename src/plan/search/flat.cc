@@ -33,6 +33,7 @@ Flat::Flat(const Problem& problem)
     ms.push_back(node.ms);
     workspace.push_back(node.workspace);
     rerun.push_back(node.rerun);
+    joins.push_back(node.joins);
     for (int value : node.reads) ++use_count[index(value) + 1];
   }
   for (size_t v = 1; v < use_count.size(); ++v) use_count[v] += use_count[v - 1];
@@ -51,7 +52,28 @@ Flat::Flat(const Problem& problem)
     if (value.producer < 0 && !value.keep && uses(v).empty()) unread_source_bytes += value.bytes;
   }
   std::sort(released.begin(), released.end());
+  copies = problem.copies;
+  marked = copies.bytes_per_ms > 0;
+  if (marked) add_marks();
   make_walks();
+}
+
+// A value that has left is read by its mark; one that comes back is written by it. What is there
+// before the first step and kept stays in its place: the next step finds it there.
+void Flat::add_marks() {
+  for (int v = 0; v < values; ++v)
+    leaves.push_back(bytes[index(v)] >= std::max<Bytes>(copies.least, 1) &&
+                     !(producer[index(v)] < 0 && keep[index(v)]));
+  for (const auto& [node, value] : released) leaves[index(value)] = 0;
+  for (int v = 0; v < values; ++v) {
+    append(read_at, read_list, {v});
+    append(write_at, write_list, {});
+  }
+  for (int v = 0; v < values; ++v) {
+    append(read_at, read_list, {});
+    append(write_at, write_list, {v});
+  }
+  pair_at.resize(pair_at.size() + 2 * index(values), static_cast<int>(pair_list.size()));
 }
 
 void Flat::make_walks() {
@@ -60,12 +82,13 @@ void Flat::make_walks() {
       if (bytes[index(value)] > 0) touches.push_back({value, bytes[index(value)]});
     return static_cast<int>(touches.size());
   };
-  for (int n = 0; n < nodes; ++n) {
+  const int steps = nodes + (marked ? 2 * values : 0);
+  for (int n = 0; n < steps; ++n) {
     Walk walk{.first = static_cast<int>(touches.size()),
               .pairs = pair_at[index(n)],
               .pairs_end = pair_at[index(n) + 1],
-              .workspace = workspace[index(n)],
-              .ms = ms[index(n)]};
+              .workspace = n < nodes ? workspace[index(n)] : 0,
+              .ms = n < nodes ? ms[index(n)] : 0};
     walk.reads = touch(writes(n));
     walk.end = touch(reads(n));
     walk.replaced = nodes;

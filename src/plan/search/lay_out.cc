@@ -1,6 +1,7 @@
 // lay_out(): the blocks of an order of steps. Written for clarity, not speed: it runs once for each
 // plan of the pool, and tests hold it against evaluate().
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "plan/problem.h"
@@ -17,7 +18,16 @@ struct Copy {
 class LayingOut {
  public:
   LayingOut(const Problem& problem, std::span<const int> steps)
-      : problem_(problem), steps_(steps), copy_of_(problem.values.size(), -1) {}
+      : problem_(problem), steps_(steps), copy_of_(problem.values.size(), -1) {
+    const int nodes = static_cast<int>(problem.nodes.size());
+    const int values = static_cast<int>(problem.values.size());
+    for (size_t s = 0; s < steps.size(); ++s) {
+      if (steps[s] < nodes) continue;
+      Problem::Node& mark = marks_[static_cast<int>(s)];
+      const int value = (steps[s] - nodes) % values;
+      (steps[s] - nodes < values ? mark.reads : mark.writes).push_back(value);
+    }
+  }
 
   Layout run() {
     find_copies();
@@ -31,7 +41,10 @@ class LayingOut {
   }
 
  private:
-  const Problem::Node& node_at(int s) const { return problem_.nodes[index(steps_[index(s)])]; }
+  const Problem::Node& node_at(int s) const {
+    const size_t node = index(steps_[index(s)]);
+    return node < problem_.nodes.size() ? problem_.nodes[node] : marks_.at(s);
+  }
 
   // Copies in the order in which place_step meets them: sources by value, then writes by step.
   void find_copies() {
@@ -112,6 +125,7 @@ class LayingOut {
 
   const Problem& problem_;
   std::span<const int> steps_;
+  std::map<int, Problem::Node> marks_;  // by step: where a value has left, or begins to come back
   std::vector<Copy> copies_;
   std::vector<int> copy_of_;   // per value: the copy that is there now
   std::vector<int> block_of_;  // per value: the block of that copy, or -1

@@ -17,7 +17,8 @@ Scorer::Scorer(const Flat& flat)
 // Appends the bay before `at`. False: it would run an effect again or read a replaced value.
 bool Scorer::run_bay(int at, std::span<const Drop> dropped, std::vector<int>& steps) {
   ++stamp_;
-  for (const Drop& drop : dropped) dropped_in_[index(drop.value)] = stamp_;
+  for (const Drop& drop : dropped)
+    if (!drop.away) dropped_in_[index(drop.value)] = stamp_;
   bay_.clear();
   auto add = [&](int producer) {
     if (producer < 0 || producer >= at || !flat_.rerun[index(producer)]) return false;

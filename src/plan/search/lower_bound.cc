@@ -20,6 +20,10 @@
 // producer of a value in S, so that the least over these producers of the larger of footprint(P, S)
 // and the bound of the next level holds. A level that is not looked at gives 0, which is valid; the
 // number of levels and of looks is bounded.
+//
+// Where values may leave for another memory, no value has to be there because it cannot be made a
+// second time, and a copy may be there without a node that wrote it: what holds is each node's own
+// footprint, and what is there at the ends.
 #include <algorithm>
 
 #include "plan/search/flat.h"
@@ -38,9 +42,10 @@ class Bound {
       : flat_(problem), mark_(index(flat_.values), 0), role_(index(flat_.values), 0) {}
 
   Bytes run() {
-    find_single_values();
+    if (!flat_.marked) find_single_values();
     for (int n = 0; n < flat_.nodes; ++n) best_ = std::max(best_, first_level(n));
     best_ = std::max(best_, ends());
+    if (flat_.marked) return best_;
     // Large nodes first: they are the likely ones, and the number of looks is bounded.
     std::vector<int> order(index(flat_.nodes));
     for (int n = 0; n < flat_.nodes; ++n) order[index(n)] = n;

@@ -10,6 +10,8 @@ constexpr Move kMoves[] = {
     {"drop_gaps", Goal::fewer_bytes, drop_gaps},
     {"undo_drops", Goal::less_time, undo_drops},
     {"swap_drops", Goal::less_time, swap_drops},
+    {"leave_gaps", Goal::fewer_bytes, leave_gaps},
+    {"leave_instead", Goal::less_time, leave_instead},
 };
 
 void sort_unique(std::vector<Drop>& drops) {

@@ -41,6 +41,8 @@ std::vector<Drop> apply(const std::vector<Drop>& drops, const Proposal& proposal
 void drop_gaps(const Space&, const View&, std::vector<Proposal>&);
 void undo_drops(const Space&, const View&, std::vector<Proposal>&);
 void swap_drops(const Space&, const View&, std::vector<Proposal>&);
+void leave_gaps(const Space&, const View&, std::vector<Proposal>&);
+void leave_instead(const Space&, const View&, std::vector<Proposal>&);
 
 // ---- what moves share
 

@@ -17,6 +17,8 @@ constexpr Engine kEngines[] = {
 
 constexpr size_t kFewEntries = 26, kManyEntries = 400;
 
+}  // namespace
+
 // Steps to walk in all. About 0.1 s for 700 nodes, and little more for more: blocks that repeat
 // move at once.
 int64_t effort_for(int nodes, int effort) {
@@ -47,6 +49,8 @@ std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes) {
   return kept;
 }
 
+namespace {
+
 Candidate with_addresses(const Problem& problem, Space& space, const Choice& choice) {
   Candidate candidate{.drops = choice.drops, .peak = choice.score.peak, .ms = choice.score.ms};
   std::sort(candidate.drops.begin(), candidate.drops.end());
@@ -70,6 +74,21 @@ std::vector<Candidate> search(const Problem& problem, const SearchOptions& optio
       result.push_back(std::move(candidate));
   }
   return result;
+}
+
+std::optional<Candidate> try_drops(const Problem& problem, const Drops& drops) {
+  const auto steps = lower(problem, drops);
+  if (!steps) return std::nullopt;
+  Candidate candidate{.drops = drops, .stays = schedule(problem, drops, *steps)};
+  const int count = static_cast<int>(steps->size());
+  std::vector<ByteOffset> places;
+  candidate.away = assign_stays(problem, candidate.stays, count, places);
+  if (candidate.away > problem.copies.room) return std::nullopt;
+  const std::vector<int> marked = with_marks(problem, *steps, candidate.stays);
+  candidate.bytes = height_of(problem, marked);
+  candidate.ms = time_of(problem, *steps, candidate.stays);
+  candidate.waits_ms = std::max(0.0, candidate.ms - time_of(problem, *steps, {}));
+  return candidate;
 }
 
 }  // namespace pl

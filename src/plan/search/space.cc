@@ -17,8 +17,13 @@ uint64_t mix(uint64_t a, uint64_t b) {
 // Finds copies and gaps of a view whose steps are set.
 class SpaceReading {
  public:
-  SpaceReading(const Flat& flat, const std::vector<uint64_t>& kind_of, View& view)
-      : flat_(flat), kind_of_(kind_of), view_(view), last_event_(index(flat.values), -1) {}
+  SpaceReading(const Flat& flat, const std::vector<uint64_t>& kind_of, bool leaving, View& view)
+      : flat_(flat),
+        kind_of_(kind_of),
+        leaving_(leaving),
+        view_(view),
+        last_event_(index(flat.values), -1),
+        coming_(leaving ? index(flat.values) : 0, 0) {}
 
   void run() {
     make_room();
@@ -28,6 +33,10 @@ class SpaceReading {
     for (int s = 0; s < steps(); ++s) {
       const int node = view_.steps[index(s)];
       view_.anchor.push_back(next);
+      if (node >= flat_.nodes) {
+        mark(node, s);
+        continue;
+      }
       if (node == next) ++next;
       for (int value : flat_.reads(node)) read(value, s);
       for (int value : flat_.writes(node)) start_copy(value, s);
@@ -56,16 +65,34 @@ class SpaceReading {
     view_.copies[index(next_copy_[index(value)]++)] = {s, s};
     last_event_[index(value)] = s;
   }
+  // Where a value has left its copy ends; where it comes back another begins.
+  void mark(int mark, int s) {
+    for (int value : flat_.reads(mark)) {
+      view_.copies[index(next_copy_[index(value)]) - 1].end = s;
+      last_event_[index(value)] = s;
+    }
+    for (int value : flat_.writes(mark)) {
+      start_copy(value, s);
+      coming_[index(value)] = 1;
+    }
+  }
   uint64_t role(int value, int at, int reader) const {
-    return mix(mix(kind_of_[index(flat_.producer[index(value)])],
+    const int producer = flat_.producer[index(value)];
+    return mix(mix(producer < 0 ? index(value) : kind_of_[index(producer)],
                    static_cast<uint64_t>(flat_.bytes[index(value)])),
                mix(kind_of_[index(at)], kind_of_[index(reader)]));
   }
   void read(int value, int s) {
     const int from = last_event_[index(value)];
     const int at = view_.anchor[index(s)];
-    if (from < s - 1 && droppable(value) && view_.anchor[index(from)] < at)
+    const bool gap = from < s - 1 && view_.anchor[index(from)] < at;
+    if (gap && droppable(value))
       view_.gaps.push_back({value, at, from, s, role(value, at, view_.steps[index(s)])});
+    if (leaving_) {
+      if (gap && flat_.leaves[index(value)] && !coming_[index(value)])
+        view_.far.push_back({value, at, from, s, role(value, at, view_.steps[index(s)])});
+      coming_[index(value)] = 0;
+    }
     last_event_[index(value)] = s;
     view_.copies[index(next_copy_[index(value)]) - 1].end = s;
   }
@@ -86,8 +113,10 @@ class SpaceReading {
 
   const Flat& flat_;
   const std::vector<uint64_t>& kind_of_;
+  bool leaving_;
   View& view_;
   std::vector<int> last_event_, next_copy_;  // per value
+  std::vector<uint8_t> coming_;              // per value: it came back, and was not read yet
 };
 
 }  // namespace
@@ -116,7 +145,10 @@ Space::Space(const Problem& problem, Bytes known_bound, int64_t effort)
 
 bool Space::score(Choice& choice, Bytes target) {
   if (!scorer_.lower(choice.drops, steps_)) return false;
+  const std::optional<double> waits_ms = flat.marked ? scorer_.mark(choice.drops, steps_) : 0.0;
+  if (!waits_ms) return false;
   choice.score = scorer_.score(steps_, target);
+  choice.score.ms += *waits_ms;
   pool.offer(choice);
   return true;
 }
@@ -132,10 +164,12 @@ View Space::view(const Choice& choice, Bytes target) {
   std::sort(view.by_value.begin(), view.by_value.end());
   view.target = target;
   scorer_.lower(choice.drops, view.steps);
+  const std::optional<double> waits_ms = flat.marked ? scorer_.mark(choice.drops, view.steps) : 0.0;
   view.score = scorer_.score(view.steps, target, &view.live);
+  view.score.ms += waits_ms.value_or(0);
   view.over.push_back(0);
   for (Bytes live : view.live) view.over.push_back(view.over.back() + (live > target));
-  SpaceReading(flat, kind_of, view).run();
+  SpaceReading(flat, kind_of, leaving, view).run();
   return view;
 }
 

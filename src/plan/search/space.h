@@ -24,6 +24,7 @@ struct View {
   std::vector<Bytes> live;  // per step
   std::vector<int> over;    // per step and one more: how many before it lie above the target
   std::vector<Gap> gaps;
+  std::vector<Gap> far;  // over which the value may be away; only where it may
   Score score;
   Bytes target = 0;
 
@@ -49,6 +50,8 @@ class Space {
   View view(const Choice& choice, Bytes target);
   // So many nodes that a look at one choice is dear: fewer are taken.
   bool large() const { return flat.nodes > 300; }
+  bool again = true;     // moves may compute values again
+  bool leaving = false;  // moves may send them away
   bool spent() const { return scorer_.walked() >= limit_; }
   bool spent(double share) const {
     return static_cast<double>(scorer_.walked()) >= share * static_cast<double>(limit_);

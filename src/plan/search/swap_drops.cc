@@ -15,6 +15,7 @@ void swap_drops(const Space& space, const View& view, std::vector<Proposal>& pro
   const Flat& flat = space.flat;
   auto ms_of = [&](int value) { return flat.ms[index(flat.producer[index(value)])]; };
   std::vector<Drop> drops = view.drops;
+  std::erase_if(drops, [](const Drop& drop) { return drop.away; });
   std::stable_sort(drops.begin(), drops.end(),
                    [&](const Drop& a, const Drop& b) { return ms_of(a.value) > ms_of(b.value); });
   if (drops.size() > kMostDrops) drops.resize(kMostDrops);

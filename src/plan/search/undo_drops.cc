@@ -19,14 +19,19 @@ void undo_drops(const Space& space, const View& view, std::vector<Proposal>& pro
     size_t first = 0;  // for ties
     Proposal proposal;
   };
-  auto ms_of = [&](const Drop& drop) { return flat.ms[index(flat.producer[index(drop.value)])]; };
+  auto ms_of = [&](const Drop& drop) {
+    return drop.away ? 0.0 : flat.ms[index(flat.producer[index(drop.value)])];
+  };
+  auto kind_of = [&](int value) {
+    const int producer = flat.producer[index(value)];
+    return producer < 0 ? index(value) : space.kind_of[index(producer)];
+  };
   std::map<std::pair<uint64_t, uint64_t>, Class> by_kind;
   std::vector<Class> single;
   for (size_t i = 0; i < view.drops.size(); ++i) {
     const Drop& drop = view.drops[i];
     const Change change{.remove = {drop}};
-    Class& found = by_kind[{space.kind_of[index(flat.producer[index(drop.value)])],
-                            space.kind_of[index(drop.at)]}];
+    Class& found = by_kind[{kind_of(drop.value), space.kind_of[index(drop.at)]}];
     if (found.proposal.parts.empty()) found.first = i;
     found.ms += ms_of(drop);
     found.proposal.parts.push_back(change);
