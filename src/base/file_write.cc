@@ -192,7 +192,12 @@ GrowingFile::GrowingFile(const std::string& folder, std::string what) : what_(st
   // Not every file system has files without a name.
   name_ = draft_name(folder + "/plimsoll");
   fd_ = ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail_within(what_, folder);
+  if (fd_ >= 0) return;
+  try {
+    fail_within(what_, folder);
+  } catch (const DataError& error) {
+    throw UserError(error.what());  // somebody chose this folder, and no data are at fault
+  }
 }
 
 GrowingFile::~GrowingFile() {

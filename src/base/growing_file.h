@@ -10,7 +10,7 @@ namespace pl {
 
 class GrowingFile {
  public:
-  // In a folder that exists. Throws DataError when it cannot be written, with `what` in front.
+  // In a folder that exists. Throws UserError when it cannot be written, with `what` in front.
   GrowingFile(const std::string& folder, std::string what);
   GrowingFile(const GrowingFile&) = delete;
   GrowingFile& operator=(const GrowingFile&) = delete;

@@ -3,10 +3,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 
 #include "base/error.h"
 #include "data/array_source.h"
+#include "data/cifar.h"
 #include "data/csv.h"
 #include "data/idx.h"
 #include "data/pipeline/dataset_source.h"
@@ -74,7 +76,7 @@ ImageSize image_size(const DataOptions& options) {
 }
 
 // Columns of numbers, by the first row; others are named.
-OpenedData open_csv(const std::vector<std::string>& files) {
+OpenedData open_csv_as(const std::string& first, const std::vector<std::string>& files) {
   const auto number = [](std::string_view field) {
     try {
       parse_real(field, "");
@@ -84,12 +86,12 @@ OpenedData open_csv(const std::vector<std::string>& files) {
     }
   };
   CsvOptions csv;
-  std::vector<std::string> names = CsvReader(files[0], csv).columns();
+  std::vector<std::string> names = CsvReader(first, csv).columns();
   csv.header = !std::all_of(names.begin(), names.end(), number);
-  CsvReader reader(files[0], csv);
+  CsvReader reader(first, csv);
   std::vector<std::string_view> row;
   if (!reader.next(row))
-    throw DataError("[csv] " + files[0] + ": expected rows of numbers, received none");
+    throw DataError("[csv] " + first + ": expected rows of numbers, received none");
   std::vector<FieldSpec> columns;
   std::string others;
   for (size_t c = 0; c < row.size(); ++c) {
@@ -99,25 +101,41 @@ OpenedData open_csv(const std::vector<std::string>& files) {
     else if (csv.header)
       others += (others.empty() ? "" : ", ") + name;
     else
-      throw DataError("[csv] " + files[0] + ": expected numbers in all columns, or a row with " +
+      throw DataError("[csv] " + first + ": expected numbers in all columns, or a row with " +
                       "their names first, received '" + std::string(row[c]) + "'");
   }
   if (columns.empty())
-    throw DataError("[csv] " + files[0] + ": expected a column of numbers, received none; " +
+    throw DataError("[csv] " + first + ": expected a column of numbers, received none; " +
                     "as lines of text, name it .txt");
   OpenedData opened{csv_dataset(files, columns, csv)};
   if (!others.empty()) opened.notes.push_back("columns without numbers are left out: " + others);
   return opened;
 }
 
+// The first file that tells decides; one that is damaged is named when it is read.
+OpenedData open_csv(const std::vector<std::string>& files) {
+  std::exception_ptr first;
+  for (const std::string& file : files) {
+    try {
+      return open_csv_as(file, files);
+    } catch (const DataError&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  std::rethrow_exception(first);
+}
+
+// By the first file that has whole records of one kind.
 Dataset open_bin(const std::vector<std::string>& files) {
   constexpr Bytes kTen = 3073, kHundred = 3074;
-  const Bytes size = File::open(files[0]).size();
-  if (size < 1 || (size % kTen != 0 && size % kHundred != 0))
-    throw DataError("[data] " + files[0] + ": expected CIFAR's records of 3073 or 3074 bytes, " +
-                    "received a file of " + std::to_string(size) +
-                    "; fixed_length_record_dataset reads others");
-  return cifar_dataset(files, size % kTen == 0 ? CifarKind::cifar10 : CifarKind::cifar100);
+  for (const std::string& file : files) {
+    const Bytes size = File::open(file).size();
+    if (size > 0 && size % kTen == 0) return cifar_dataset(files, CifarKind::cifar10);
+    if (size > 0 && size % kHundred == 0) return cifar_dataset(files, CifarKind::cifar100);
+  }
+  throw DataError("[data] " + files[0] + ": expected CIFAR's records of 3073 or 3074 bytes, " +
+                  "received a file of " + std::to_string(File::open(files[0]).size()) +
+                  "; fixed_length_record_dataset reads others");
 }
 
 OpenedData open_files(const std::vector<std::string>& files, const DataOptions& options) {
@@ -152,8 +170,11 @@ OpenedData open_folder(const DataOptions& options) {
                            source);
     return opened;
   }
-  if (!is_image_folder(source))
-    return {source_dataset(open_source(source).train).shuffle({.seed = options.seed})};
+  const ShuffleOptions order{.seed = options.seed};
+  const OnError on_error = options.skip_errors ? OnError::skip : OnError::stop;
+  if (Sources cifar = cifar_sources(source, on_error); cifar.train)
+    return {source_dataset(std::move(cifar.train)).shuffle(order)};
+  if (!is_image_folder(source)) return {source_dataset(open_source(source).train).shuffle(order)};
   const auto list = std::make_shared<const ImageList>(list_images(train_folder(source)));
   OpenedData opened{image_dataset(
       list, {.batch_size = 0, .image_size = image_size(options), .seed = options.seed})};

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/costs.h"
 #include "cli/data_source.h"
+#include "data/cifar.h"
 #include "data/image/image.h"
 #include "data/pipeline/dataset_source.h"
 #include "execute/call_file.h"
@@ -39,7 +40,8 @@ Sources open_images(const RunOptions& options, const std::vector<std::string>& s
   return sources;
 }
 
-Sources open_files(const std::string& data, const Network& network) {
+Sources open_files(const std::string& data, const Network& network, OnError on_error) {
+  if (Sources cifar = cifar_sources(data, on_error); cifar.train) return cifar;
   if (!data.ends_with(".txt")) return open_source(data);
   if (network.vocabulary() == 0 || network.input_shapes()[0].rank() != 1)
     throw DataError("[data] " + data +
@@ -53,9 +55,10 @@ Sources open_sources(const RunOptions& options, const Network& network) {
   const std::vector<std::string> shards = tar_shards(options.data);
   if (!shards.empty() || is_image_folder(options.data))
     return open_images(options, shards, network.input_shapes()[0]);
-  Sources sources = open_files(options.data, network);
+  const OnError on_error = options.skip_errors ? OnError::skip : OnError::stop;
+  Sources sources = open_files(options.data, network, on_error);
   for (std::unique_ptr<Source>* source : {&sources.train, &sources.test})
-    if (*source) *source = through_pipeline(std::move(*source));
+    if (*source) *source = through_pipeline(std::move(*source), on_error);
   return sources;
 }
 

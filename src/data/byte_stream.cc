@@ -7,15 +7,17 @@
 
 namespace pl {
 
-ByteStream::ByteStream(const std::string& path) : ByteStream(File::open(path)) {}
+ByteStream::ByteStream(const std::string& path, Packing packing)
+    : ByteStream(File::open(path), packing) {}
 
-ByteStream::ByteStream(File file) : file_(std::move(file)) {
+ByteStream::ByteStream(File file, Packing packing) : file_(std::move(file)) {
   unsigned char magic[2] = {0, 0};
-  if (file_.size() < 2) return;
+  if (file_.size() < 2 || packing == Packing::none) return;
   file_.pread_exact(magic, 2, 0);
   const bool gzip = magic[0] == 0x1F && magic[1] == 0x8B;
   // RFC 1950: deflate with a window of 32 KiB, and a check value of both bytes.
-  const bool zlib = magic[0] == 0x78 && (magic[0] * 256 + magic[1]) % 31 == 0;
+  const bool zlib =
+      packing == Packing::gzip_or_zlib && magic[0] == 0x78 && (magic[0] * 256 + magic[1]) % 31 == 0;
   if (gzip || zlib)
     inflater_ = std::make_unique<Inflater>(
         Section{.bytes = file_.size(), .compression = gzip ? Compression::gzip : Compression::zlib},

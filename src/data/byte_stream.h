@@ -1,5 +1,5 @@
 // The bytes of a file from its beginning, inflated on the way when they are compressed. The first
-// bytes decide, not the name: gzip (1f 8b), zlib (78 xx), or plain.
+// bytes decide, not the name: gzip (1f 8b), zlib (78 and what makes a multiple of 31), or plain.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,13 @@
 
 namespace pl {
 
+// What a file may be packed in. Text may begin as zlib does ("x^2"), so that is for binary files.
+enum class Packing : uint8_t { none, gzip, gzip_or_zlib };
+
 class ByteStream {
  public:
-  explicit ByteStream(const std::string& path);
-  explicit ByteStream(File file);
+  explicit ByteStream(const std::string& path, Packing packing = Packing::gzip);
+  explicit ByteStream(File file, Packing packing = Packing::gzip);
   ByteStream(ByteStream&&) noexcept;
   ByteStream& operator=(ByteStream&&) noexcept;
   ~ByteStream();

@@ -19,7 +19,7 @@ bool exists(const std::string& path) {
 
 }  // namespace
 
-CifarFiles::CifarFiles(const std::vector<std::string>& files, CifarKind kind)
+CifarFiles::CifarFiles(const std::vector<std::string>& files, CifarKind kind, OnError on_error)
     : classes_(kind == CifarKind::cifar10    ? 10
                : kind == CifarKind::cifar100 ? 100
                                              : 20),
@@ -30,15 +30,21 @@ CifarFiles::CifarFiles(const std::vector<std::string>& files, CifarKind kind)
   for (const std::string& path : files) {
     files_.push_back(File::open(path));
     const Bytes record = labels_ + kPixels, size = files_.back().size();
-    if (size == 0 || size % record != 0)
-      throw DataError("[cifar] " + path + ": expected records of " + std::to_string(record) +
-                      " bytes, received a file of " + std::to_string(size) +
-                      "; it is truncated or of another kind");
-    ends_.push_back(count += size / record);
+    if (size > 0 && size % record == 0) {
+      count += size / record;
+    } else {
+      const std::string why = "[cifar] " + path + ": expected records of " +
+                              std::to_string(record) + " bytes, received a file of " +
+                              std::to_string(size) + "; it is truncated or of another kind";
+      if (on_error == OnError::stop) throw DataError(why);
+      damaged_.add(count++, why);
+    }
+    ends_.push_back(count);
   }
 }
 
 int32_t CifarFiles::read(int64_t i, uint8_t* x) const {
+  damaged_.raise(i);
   const auto at =
       static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
   const int64_t place = i - (at > 0 ? ends_[at - 1] : 0);
@@ -55,8 +61,9 @@ int32_t CifarFiles::read(int64_t i, uint8_t* x) const {
   return label;
 }
 
-std::unique_ptr<Source> cifar_source(const std::vector<std::string>& files, CifarKind kind) {
-  const auto open = std::make_shared<const CifarFiles>(files, kind);
+std::unique_ptr<Source> cifar_source(const std::vector<std::string>& files, CifarKind kind,
+                                     OnError on_error) {
+  const auto open = std::make_shared<const CifarFiles>(files, kind, on_error);
   std::vector<Field> fields{
       {"x", {Dtype::uint8, Shape{kSide, kSide, 3}}, std::nullopt, Role::x},
       {"y", {Dtype::int32, Shape()}, ValueRange{0, open->classes() - 1}, Role::y}};
@@ -67,7 +74,7 @@ std::unique_ptr<Source> cifar_source(const std::vector<std::string>& files, Cifa
                          });
 }
 
-Sources cifar_sources(const std::string& folder) {
+Sources cifar_sources(const std::string& folder, OnError on_error) {
   Sources sources;
   std::vector<std::string> batches;
   for (int i = 1; exists(folder + "/data_batch_" + std::to_string(i) + ".bin"); ++i)
@@ -76,9 +83,9 @@ Sources cifar_sources(const std::string& folder) {
   const CifarKind kind = ten ? CifarKind::cifar10 : CifarKind::cifar100;
   if (!ten && exists(folder + "/train.bin")) batches.push_back(folder + "/train.bin");
   if (batches.empty()) return sources;
-  sources.train = cifar_source(batches, kind);
+  sources.train = cifar_source(batches, kind, on_error);
   const std::string test = folder + (ten ? "/test_batch.bin" : "/test.bin");
-  if (exists(test)) sources.test = cifar_source({test}, kind);
+  if (exists(test)) sources.test = cifar_source({test}, kind, on_error);
   return sources;
 }
 

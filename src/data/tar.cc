@@ -1,5 +1,6 @@
 #include "data/tar.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -23,23 +24,42 @@ std::string_view field(const Block& block, size_t at, size_t size) {
 
 class TarIndex {
  public:
-  explicit TarIndex(const File& file) : file_(file) {}
+  TarIndex(const File& file, OnError on_error) : file_(file), on_error_(on_error) {}
 
   std::vector<TarEntry> run() {
-    Block block;
-    while (at_ < file_.size()) {
-      if (file_.size() - at_ < kBlock)
-        fail("blocks of 512 bytes", "a last one of " + std::to_string(file_.size() - at_));
-      file_.pread_exact(block.data(), kBlock, at_);
-      if (block.front() == 0 && field(block, 148, 8).empty()) break;  // two empty blocks end it
-      check_sum(block);
-      at_ += kBlock;
-      entry(block);
+    for (bool more = true; more && at_ < file_.size();) {
+      next_ = -1;
+      try {
+        more = header();
+      } catch (const DataError& error) {
+        if (on_error_ == OnError::stop) throw;
+        entries_.push_back({.name = {}, .damage = error.what()});
+        name_.reset();
+        size_.reset();
+        more = next_ >= at_;
+        if (more) at_ = next_;
+      }
     }
     return std::move(entries_);
   }
 
  private:
+  // False: the end.
+  bool header() {
+    Block block;
+    if (file_.size() - at_ < kBlock)
+      fail("blocks of 512 bytes", "a last one of " + std::to_string(file_.size() - at_));
+    file_.pread_exact(block.data(), kBlock, at_);
+    if (at_ == 0 && block[0] == '\x1F' && block[1] == '\x8B')
+      throw DataError("[data] " + file_.path() + ": expected a plain tar archive, received gzip; " +
+                      "gunzip it, since its files are read in any order");
+    if (block.front() == 0 && field(block, 148, 8).empty()) return false;  // two of them end it
+    check_sum(block);
+    at_ += kBlock;
+    entry(block);
+    return true;
+  }
+
   [[noreturn]] void fail(const std::string& expected, const std::string& received) const {
     throw DataError("[data] " + file_.path() + ", byte " + std::to_string(at_) + ": expected " +
                     expected + ", received " + received +
@@ -80,9 +100,13 @@ class TarIndex {
     if (bytes > file_.size() - at_)
       fail("data that end before the file does", "a size of " + std::to_string(bytes) + " bytes");
     const TarEntry found{{}, at_, bytes};
-    const Bytes padded = (bytes + kBlock - 1) / kBlock * kBlock;
-    at_ += std::min(padded, file_.size() - at_);
+    at_ = behind(bytes);
     return found;
+  }
+  // Where the next header begins.
+  ByteOffset behind(Bytes bytes) const {
+    const Bytes padded = (bytes + kBlock - 1) / kBlock * kBlock;
+    return at_ + std::min(padded, file_.size() - at_);
   }
 
   std::string text_of(Bytes bytes) {
@@ -152,9 +176,11 @@ class TarIndex {
     if (type == 'K') return (void)text_of(stored);
     const std::string name = name_in(block);
     const Bytes bytes = size_ ? *std::exchange(size_, std::nullopt) : stored;
+    const bool has_data = type == '0' || type == '\0' || type == '7';
+    if (bytes <= file_.size() - at_) next_ = has_data ? behind(bytes) : at_;
     check_name(name);
     if (type == '5') return (void)data_of(0);
-    if (type != '0' && type != '\0' && type != '7')
+    if (!has_data)
       fail("regular files and folders", "'" + name.substr(0, 80) + "' of type '" + type + "'");
     if (type == '\0' && name.back() == '/') return;  // a folder in old archives
     TarEntry found = data_of(bytes);
@@ -169,7 +195,9 @@ class TarIndex {
   }
 
   const File& file_;
+  const OnError on_error_;
   ByteOffset at_ = 0;
+  ByteOffset next_ = -1;  // where to go on behind an entry that is refused; -1: nobody knows
   std::optional<std::string> name_;  // from a header for the next entry
   std::optional<Bytes> size_;
   std::vector<TarEntry> entries_;
@@ -177,12 +205,28 @@ class TarIndex {
 
 }  // namespace
 
-std::vector<TarEntry> index_tar(const File& file) { return TarIndex(file).run(); }
+std::vector<TarEntry> index_tar(const File& file, OnError on_error) {
+  return TarIndex(file, on_error).run();
+}
 
-std::vector<TarSample> group_tar(const std::vector<TarEntry>& entries, const std::string& path) {
+std::vector<TarSample> group_tar(const std::vector<TarEntry>& entries, const std::string& path,
+                                 OnError on_error) {
   std::vector<TarSample> samples;
   std::set<std::string> keys;
+  std::optional<size_t> last;  // sample that is whole so far
+  const auto refuse = [&](const TarEntry& entry, std::string why) {
+    if (on_error == OnError::stop) throw DataError(why);
+    samples.push_back({.key = entry.name, .parts = {}, .damage = std::move(why)});
+  };
+  const auto again = [&](const TarEntry& entry, const char* expected) {
+    refuse(entry, "[data] " + path + ": expected " + expected + ", received '" + entry.name +
+                      "' again; write the files of a sample next to each other, each once");
+  };
   for (const TarEntry& entry : entries) {
+    if (!entry.damage.empty()) {
+      refuse(entry, entry.damage);
+      continue;
+    }
     const size_t slash = entry.name.rfind('/');
     const size_t base = slash == std::string::npos ? 0 : slash + 1;
     const size_t dot = entry.name.find('.', base);
@@ -190,17 +234,20 @@ std::vector<TarSample> group_tar(const std::vector<TarEntry>& entries, const std
     TarEntry part = entry;
     std::string key = entry.name.substr(0, dot);
     part.name = entry.name.substr(dot + 1);
-    const auto fail = [&](const char* expected) {
-      throw DataError("[data] " + path + ": expected " + expected + ", received '" + entry.name +
-                      "' again; write the files of a sample next to each other, each once");
-    };
-    if (samples.empty() || samples.back().key != key) {
-      if (!keys.insert(key).second) fail("the files of a sample together");
-      samples.push_back({std::move(key), {}});
+    if (!last || samples[*last].key != key) {
+      if (!keys.insert(key).second) {
+        again(entry, "the files of a sample together");
+        continue;
+      }
+      last = samples.size();
+      samples.push_back({.key = std::move(key), .parts = {}});
     }
-    for (const TarEntry& old : samples.back().parts)
-      if (old.name == part.name) fail("one file for each part of a sample");
-    samples.back().parts.push_back(std::move(part));
+    auto& parts = samples[*last].parts;
+    const auto same = [&](const TarEntry& old) { return old.name == part.name; };
+    if (std::any_of(parts.begin(), parts.end(), same))
+      again(entry, "one file for each part of a sample");
+    else
+      parts.push_back(std::move(part));
   }
   return samples;
 }

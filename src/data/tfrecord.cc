@@ -45,7 +45,25 @@ std::string where_at(const std::string& path, const std::string& which) {
   return "[data] " + path + ", " + which;
 }
 
+// A plain file may begin as a compressed one does: the length of its first record decides.
+bool begins_plain(const File& file) {
+  std::array<char, kHeader> header;
+  if (file.size() < kHeader) return false;
+  file.pread_exact(header.data(), kHeader, 0);
+  return masked_crc32c({header.data(), 8}) == u32_at(header.data() + 8);
+}
+
+ByteStream open_records(const std::string& path) {
+  File file = File::open(path);
+  const bool plain = begins_plain(file);
+  return ByteStream(std::move(file), plain ? Packing::none : Packing::gzip_or_zlib);
+}
+
 }  // namespace
+
+TfRecordReader::TfRecordReader(const std::string& path) : stream_(open_records(path)) {}
+
+bool is_compressed_tfrecord(const std::string& path) { return open_records(path).compressed(); }
 
 std::string TfRecordReader::where() const {
   return where_at(path(), "record " + std::to_string(records_));
@@ -80,18 +98,23 @@ void TfRecordReader::read(void* to) {
                where_at(path(), "record " + std::to_string(records_ - 1)));
 }
 
-std::vector<RecordPlace> index_tfrecords(const File& file) {
+std::vector<RecordPlace> index_tfrecords(const File& file, std::string* damage) {
   std::vector<RecordPlace> places;
   std::array<char, kHeader> header;
-  for (ByteOffset at = 0; at < file.size();) {
-    const std::string where = where_at(file.path(), "record " + std::to_string(places.size()));
-    if (file.size() - at < kHeader)
-      throw DataError(where + ": expected a header of 12 bytes, received " +
-                      std::to_string(file.size() - at) + "; the file is truncated");
-    file.pread_exact(header.data(), kHeader, at);
-    const Bytes bytes = length_in(header.data(), file.size() - at - kHeader, where);
-    places.push_back({at + kHeader, bytes});
-    at += kHeader + bytes + kTail;
+  try {
+    for (ByteOffset at = 0; at < file.size();) {
+      const std::string where = where_at(file.path(), "record " + std::to_string(places.size()));
+      if (file.size() - at < kHeader)
+        throw DataError(where + ": expected a header of 12 bytes, received " +
+                        std::to_string(file.size() - at) + "; the file is truncated");
+      file.pread_exact(header.data(), kHeader, at);
+      const Bytes bytes = length_in(header.data(), file.size() - at - kHeader, where);
+      places.push_back({at + kHeader, bytes});
+      at += kHeader + bytes + kTail;
+    }
+  } catch (const DataError& error) {
+    if (!damage) throw;
+    *damage = error.what();
   }
   return places;
 }

@@ -15,7 +15,7 @@ namespace pl {
 // One record after the other. The length comes first, so that a reader can find room for it.
 class TfRecordReader {
  public:
-  explicit TfRecordReader(const std::string& path) : stream_(path) {}
+  explicit TfRecordReader(const std::string& path);
 
   // The next record's bytes, or nothing at the end. Throws DataError for a wrong CRC, and for a
   // length that the file cannot hold.
@@ -36,13 +36,18 @@ class TfRecordReader {
   bool in_step_ = true;
 };
 
+// Whether its records are in gzip or zlib. A length with its CRC says that they are not, whatever
+// bytes it has.
+bool is_compressed_tfrecord(const std::string& path);
+
 // Where a plain file's records lie, by hopping from length to length: then they can be read in any
-// order. DataError for a compressed file.
+// order. The rest of a file cannot be found behind damage: DataError, or, where `damage` is given,
+// what the error would have said.
 struct RecordPlace {
   ByteOffset at = 0;
   Bytes bytes = 0;
 };
-std::vector<RecordPlace> index_tfrecords(const File& file);
+std::vector<RecordPlace> index_tfrecords(const File& file, std::string* damage = nullptr);
 // Reads one and checks its CRC.
 void read_tfrecord(const File& file, const RecordPlace& place, void* to);
 

@@ -12,17 +12,19 @@ namespace pl {
 
 inline constexpr int64_t kMostPixels = 400'000'000;
 
-// A file, or bytes in memory with a name.
+// A file, a part of one, or bytes in memory with a name.
 class ImageInput {
  public:
-  explicit ImageInput(const File& file) : name_(file.path()), file_(&file) {}
+  explicit ImageInput(const File& file) : ImageInput({file, 0, file.size(), file.path()}) {}
+  explicit ImageInput(FilePart part)
+      : name_(std::move(part.name)), file_(&part.file), begin_(part.at), size_(part.bytes) {}
   ImageInput(std::string name, const uint8_t* data, Bytes size)
       : name_(std::move(name)), data_(data), size_(size) {}
   const std::string& path() const { return name_; }
-  Bytes size() const { return file_ ? file_->size() : size_; }
+  Bytes size() const { return size_; }
   Bytes read_some(void* to, Bytes bytes, ByteOffset at) const {
-    if (file_) return file_->read_some(to, bytes, at);
     bytes = std::clamp<Bytes>(size_ - at, 0, bytes);
+    if (file_) return bytes > 0 ? file_->read_some(to, bytes, begin_ + at) : 0;
     if (bytes > 0) std::memcpy(to, data_ + at, static_cast<size_t>(bytes));
     return bytes;
   }
@@ -31,6 +33,7 @@ class ImageInput {
   std::string name_;
   const File* file_ = nullptr;
   const uint8_t* data_ = nullptr;
+  ByteOffset begin_ = 0;  // in the file
   Bytes size_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/image/header_scan.h"
 #include "data/image/image.h"
 #include "data/pipeline/dataset_source.h"
 
@@ -22,36 +23,21 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// The most that decoding one takes, from all headers, so that the bill is what is used and damage
-// shows before the first step. Above so many files it would take seconds, and a bound serves.
-constexpr int64_t kScanned = 20'000;
-constexpr Bytes kBound = 4 * kMiB;
-// Progressive JPEGs and interlaced PNGs are held whole: a plan has no room for any that a header
-// may speak of.
-constexpr Bytes kMostScratch = 256 * kMiB;
 constexpr size_t kNamed = 16;
 
 std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size, int threads,
                                       OnError on_error) {
   auto list = std::make_shared<ImageList>(list_images(folder));
   if (list->passed_over > 0) std::fprintf(stderr, "plimsoll: %s\n", list->text().c_str());
-  Bytes scratch = list->size() > kScanned ? kBound : 0;
   std::vector<int64_t> broken;
-  for (int64_t i = 0; i < list->size() && list->size() <= kScanned; ++i) {
-    try {
-      const Bytes needed = decode_scratch(list->path(i), size);
-      if (needed > kMostScratch)
-        throw DataError("[image] " + list->path(i) + ": expected an image that can be decoded in " +
-                        format_bytes(kMostScratch) + ", received one that takes " +
-                        format_bytes(needed) +
-                        "; save it without interlacing, or as a JPEG that is not progressive");
-      scratch = std::max(scratch, needed);
-    } catch (const DataError& error) {
-      if (on_error == OnError::stop) throw;
-      broken.push_back(i);
-      if (broken.size() <= kNamed) std::fprintf(stderr, "plimsoll: skipped: %s\n", error.what());
-    }
-  }
+  const auto damaged = [&](int64_t i, const DataError& error) {
+    if (on_error == OnError::stop) throw DataError(error);
+    broken.push_back(i);
+    if (broken.size() <= kNamed) std::fprintf(stderr, "plimsoll: skipped: %s\n", error.what());
+  };
+  const Bytes scratch = scan_headers(
+      list->size(), [&](int64_t i) { return decode_scratch(list->path(i), size); },
+      [&](int64_t i) { return list->path(i); }, damaged);
   if (!broken.empty()) {
     list->drop(broken);
     std::fprintf(stderr, "plimsoll: %s: skipped %zu files in all, %lld images are left\n",

@@ -120,6 +120,11 @@ Bytes decode_scratch(const std::string& path, ImageSize size) {
   return sniff(input).scratch(input, size);
 }
 
+Bytes decode_scratch(const FilePart& part, ImageSize size) {
+  const ImageInput input(part);
+  return sniff(input).scratch(input, size);
+}
+
 namespace {
 
 void decode_input(const ImageInput& input, const DecodeOptions& options, uint8_t* to) {
@@ -168,6 +173,10 @@ DecodeOptions with_random_crop(DecodeOptions decode, const ResizedCropOptions& c
 void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to) {
   const File file = File::open(path);
   decode_input(ImageInput(file), options, to);
+}
+
+void decode_image(const FilePart& part, const DecodeOptions& options, uint8_t* to) {
+  decode_input(ImageInput(part), options, to);
 }
 
 void decode_image(const std::string& name, const Tensor& bytes, const DecodeOptions& options,

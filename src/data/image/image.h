@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "data/image/augment.h"
 #include "data/image/resize.h"
+#include "data/on_error.h"
 #include "data/pipeline/dataset.h"
 #include "data/source.h"
 
@@ -41,7 +43,16 @@ ImageHeader image_header(const std::string& path);
 Bytes decode_scratch(const std::string& path, ImageSize size);
 // `to`: (size.height, size.width, 3) uint8, RGB; grey images are widened, alpha is dropped.
 void decode_image(const std::string& path, const DecodeOptions& options, uint8_t* to);
-// The same of a file's bytes in memory, uint8 (n,); the name is for messages.
+// The same of a part of a file, such as one in an archive; the name is for messages.
+struct FilePart {
+  const File& file;
+  ByteOffset at = 0;
+  Bytes bytes = 0;
+  std::string name;
+};
+Bytes decode_scratch(const FilePart& part, ImageSize size);
+void decode_image(const FilePart& part, const DecodeOptions& options, uint8_t* to);
+// The same of a file's bytes in memory, uint8 (n,).
 void decode_image(const std::string& name, const Tensor& bytes, const DecodeOptions& options,
                   uint8_t* to);
 
@@ -121,7 +132,6 @@ Dataset tar_image_dataset(const std::vector<std::string>& files,
 // For training runs: a folder of classes, or one with folders train and test (or val) that hold
 // them. Images are decoded when a batch is read, on so many threads.
 bool is_image_folder(const std::string& path);  // rather than one of IDX or CIFAR files
-enum class OnError : uint8_t { stop, skip };
 // `skip`: files whose header is none are left out; of others that turn out to be damaged the next
 // good image takes the place. Either is named on stderr, and counted.
 Sources image_sources(const std::string& folder, ImageSize size, int threads,

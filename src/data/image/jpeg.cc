@@ -18,11 +18,33 @@ namespace {
 
 void check_kind(const ImageInput& file, const jpeg_decompress_struct& info) {
   check_pixels(file, info.image_height, info.image_width);
-  const bool known = info.jpeg_color_space == JCS_GRAYSCALE || info.jpeg_color_space == JCS_YCbCr ||
-                     info.jpeg_color_space == JCS_RGB;
-  if (!known)
-    refuse_image(file, "expected grey, YCbCr or RGB, received " +
+  const auto kinds = {JCS_GRAYSCALE, JCS_YCbCr, JCS_RGB, JCS_CMYK, JCS_YCCK};
+  if (std::find(kinds.begin(), kinds.end(), info.jpeg_color_space) == kinds.end())
+    refuse_image(file, "expected grey, YCbCr, RGB or CMYK, received " +
                            std::to_string(info.num_components) + " components of another kind");
+}
+
+bool is_ink(const jpeg_decompress_struct& info) {
+  return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+}
+
+// Four bytes a pixel, whatever it is.
+void choose_colors(jpeg_decompress_struct& info) {
+  info.out_color_space = is_ink(info) ? JCS_CMYK : JCS_EXT_RGBX;
+}
+
+// Inks become colours as Pillow has it. Adobe's programs, which write nearly all such files, store
+// the light that is left instead of the ink.
+void inks_to_colors(const jpeg_decompress_struct& info, uint8_t* row, int64_t width) {
+  if (!is_ink(info)) return;
+  const uint32_t flip = info.saw_Adobe_marker ? 0 : 255;
+  for (uint8_t* pixel = row; pixel < row + 4 * width; pixel += 4) {
+    const uint32_t light = pixel[3] ^ flip;
+    for (int c = 0; c < 3; ++c) {
+      const uint32_t ink = 255 - (pixel[c] ^ flip), product = ink * light + 128;
+      pixel[c] = static_cast<uint8_t>(light - ((product + (product >> 8)) >> 8));
+    }
+  }
 }
 
 // What libjpeg holds: rows of blocks of each component, and all of them when they come in several
@@ -64,7 +86,7 @@ ImageSize begin_scaled(Decompress& decompress, ImageSize wanted) {
   jpeg_decompress_struct& info = decompress.info();
   info.scale_num = scale_for(info.image_height, info.image_width, wanted);
   info.scale_denom = 8;
-  info.out_color_space = JCS_EXT_RGBX;
+  choose_colors(info);
   decompress.run([&] { jpeg_calc_output_dimensions(&info); });
   return {info.output_height, info.output_width};
 }
@@ -176,8 +198,8 @@ Way way_of(const ImageInput& file, const jpeg_decompress_struct& info, ImageSize
            const DecodeOptions& options) {
   Way way;
   way.scratch = library_bytes(info) + Decompress::piece_of(file);
-  if (info.jpeg_color_space != JCS_RGB && options.size.height < info.image_height &&
-      options.size.width < info.image_width) {
+  if (info.jpeg_color_space != JCS_RGB && !is_ink(info) &&
+      options.size.height < info.image_height && options.size.width < info.image_width) {
     way.means = means_shape(info);
     if (way.means) way.planes = means_planes(info, *way.means);
     if (!fine_enough(way.planes, options.size)) {
@@ -210,7 +232,7 @@ void decode_region(const ImageInput& file, Decompress& decompress, const DecodeO
   const unsigned eighths = scale_for(part.size.height, part.size.width, options.size);
   info.scale_num = eighths;
   info.scale_denom = 8;
-  info.out_color_space = JCS_EXT_RGBX;
+  choose_colors(info);
   decompress.run([&] { jpeg_calc_output_dimensions(&info); });
   struct Range {
     int64_t begin, end;
@@ -239,6 +261,7 @@ void decode_region(const ImageInput& file, Decompress& decompress, const DecodeO
   JSAMPROW rows[1] = {row.data()};
   for (int64_t y = down.begin; y < down.end; ++y) {
     decompress.run([&] { jpeg_read_scanlines(&info, rows, 1); });
+    inks_to_colors(info, row.data(), width);
     resizer.add_row(row.data() + (across.begin - first) * 4);
   }
 }
@@ -251,6 +274,7 @@ void decode_rows(Decompress& decompress, ImageSize in, const DecodeOptions& opti
   JSAMPROW rows[1] = {row.data()};
   while (info.output_scanline < info.output_height) {
     decompress.run([&] { jpeg_read_scanlines(&info, rows, 1); });
+    inks_to_colors(info, row.data(), in.width);
     resizer.add_row(row.data());
   }
 }
@@ -270,8 +294,10 @@ void decode_planes(Decompress& decompress, const std::vector<PlaneShape>& shapes
   }
   info.raw_data_out = TRUE;
   decompress.run([&] { jpeg_start_decompress(&info); });
+  // There is room for a row of blocks, which an image may be less high than.
+  const auto room = static_cast<JDIMENSION>(info.max_v_samp_factor * DCTSIZE);
   while (info.output_scanline < info.output_height) {
-    decompress.run([&] { jpeg_read_raw_data(&info, planes, info.output_height); });
+    decompress.run([&] { jpeg_read_raw_data(&info, planes, room); });
     for (size_t p = 0; p < shapes.size(); ++p)
       for (const JSAMPROW row : rows[p]) resizer.add_row(p, row);
     resizer.advance();

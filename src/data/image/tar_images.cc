@@ -1,10 +1,12 @@
 // Images in tar shards (WebDataset): decoded out of the archives, each by number.
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/csv.h"
+#include "data/image/header_scan.h"
 #include "data/image/image.h"
 #include "data/pipeline/dataset_source.h"
 #include "data/pipeline/file_sources.h"
@@ -28,14 +30,18 @@ struct TarImages {
   };
   std::vector<File> files;
   std::vector<Sample> samples;
-  Bytes longest = 1;  // image
+  DamagedPlaces damaged;
 
   std::string name(int64_t i) const {
     const Sample& sample = samples[static_cast<size_t>(i)];
     return files[static_cast<size_t>(sample.file)].path() + ": " + sample.key;
   }
+  FilePart image(int64_t i) const {
+    const Sample& sample = samples[static_cast<size_t>(i)];
+    return {files[static_cast<size_t>(sample.file)], sample.image.at, sample.image.bytes, name(i)};
+  }
   Bytes bytes() const {
-    Bytes sum = 0;
+    Bytes sum = damaged.bytes();
     for (const Sample& sample : samples)
       sum += static_cast<Bytes>(sizeof(Sample) + sample.key.capacity());
     return sum;
@@ -48,27 +54,58 @@ const TarEntry* find_part(const TarSample& sample, const std::string& part) {
   return at == sample.parts.end() ? nullptr : &*at;
 }
 
-std::shared_ptr<const TarImages> index_images(const std::vector<std::string>& files) {
+// The image and the class of a sample of the last file.
+void add_sample(TarImages& images, const TarSample& sample) {
+  const TarEntry* image = nullptr;
+  for (const char* part : kImageParts)
+    if (!image) image = find_part(sample, part);
+  const TarEntry* label = find_part(sample, "cls");
+  std::string why = sample.damage;
+  if (why.empty() && (!image || !label))
+    why = "[tar] " + images.files.back().path() + ": sample " + sample.key +
+          ": expected an image (.jpg, .jpeg, .png or .bmp) and a class (.cls), received " +
+          (image ? "no class" : "no image") + "; tar_dataset reads other parts";
+  const auto number = static_cast<int32_t>(images.files.size()) - 1;
+  if (!why.empty()) {
+    images.damaged.add(static_cast<int64_t>(images.samples.size()), std::move(why));
+    images.samples.push_back({number, {}, {}, {}});
+    return;
+  }
+  images.samples.push_back(
+      {number, {image->at, image->bytes}, {label->at, label->bytes}, sample.key});
+}
+
+std::shared_ptr<TarImages> index_images(const std::vector<std::string>& files) {
+  if (files.empty())
+    throw UserError(
+        "[data] tar_image_dataset: expected files, received none; list_files(pattern) finds them");
   auto images = std::make_shared<TarImages>();
   for (const std::string& path : files) {
     images->files.push_back(File::open(path));
-    const auto number = static_cast<int32_t>(images->files.size()) - 1;
-    for (const TarSample& sample : group_tar(index_tar(images->files.back()), path)) {
-      const TarEntry* image = nullptr;
-      for (const char* part : kImageParts)
-        if (!image) image = find_part(sample, part);
-      const TarEntry* label = find_part(sample, "cls");
-      if (!image || !label)
-        throw DataError("[tar] " + path + ": sample " + sample.key +
-                        ": expected an image (.jpg, .jpeg, .png or .bmp) and a class (.cls), "
-                        "received " +
-                        (image ? "no class" : "no image") + "; tar_dataset reads other parts");
-      images->longest = std::max(images->longest, image->bytes);
-      images->samples.push_back(
-          {number, {image->at, image->bytes}, {label->at, label->bytes}, sample.key});
-    }
+    const File& file = images->files.back();
+    for (const TarSample& sample : group_tar(index_tar(file, OnError::skip), path, OnError::skip))
+      add_sample(*images, sample);
   }
   return images;
+}
+
+// Leaves out what is damaged; named on stderr and counted.
+void drop_damaged(TarImages& images) {
+  constexpr size_t kNamedSamples = 16;
+  std::vector<TarImages::Sample> whole;
+  for (size_t i = 0; i < images.samples.size(); ++i)
+    if (!images.damaged.all().contains(static_cast<int64_t>(i)))
+      whole.push_back(std::move(images.samples[i]));
+  size_t named = 0;
+  for (const auto& [place, why] : images.damaged.all())
+    if (named++ < kNamedSamples) std::fprintf(stderr, "plimsoll: skipped: %s\n", why.c_str());
+  std::fprintf(stderr, "plimsoll: %s: skipped %zu samples in all, %zu are left\n",
+               images.files[0].path().c_str(), named, whole.size());
+  if (whole.empty())
+    throw DataError("[tar] " + images.files[0].path() +
+                    ": expected a sample that is whole, received none");
+  images.samples = std::move(whole);
+  images.damaged = {};
 }
 
 int32_t read_label(const TarImages& images, int64_t i) {
@@ -89,14 +126,9 @@ int32_t read_label(const TarImages& images, int64_t i) {
   return static_cast<int32_t>(label);
 }
 
-}  // namespace
-
-Dataset tar_image_dataset(const std::vector<std::string>& files, const TarImageOptions& options) {
-  if (files.empty())
-    throw UserError(
-        "[data] tar_image_dataset: expected files, received none; list_files(pattern) finds them");
+Dataset decoded(const std::shared_ptr<const TarImages>& images,
+                const std::vector<std::string>& files, const TarImageOptions& options) {
   expect_image_size("tar_image_dataset", options.image_size);
-  const std::shared_ptr<const TarImages> images = index_images(files);
   const ImageSize size = options.image_size;
   const Bytes scratch = options.scratch > 0 ? options.scratch : kDecodeScratch;
   const DecodeOptions decode{.size = size, .antialias = options.antialias, .scratch = scratch};
@@ -104,38 +136,51 @@ Dataset tar_image_dataset(const std::vector<std::string>& files, const TarImageO
       {{"x", Dtype::uint8, Shape{size.height, size.width, 3}}, {"y", Dtype::int32, Shape()}}};
   const auto read = [images, spec](const Element& in, const DecodeOptions& how) {
     const int64_t i = *in[0].data_as<int64_t>();
-    const TarImages::Sample& sample = images->samples[static_cast<size_t>(i)];
+    images->damaged.raise(i);
     Tensor x(Meta{Dtype::uint8, spec.fields[0].shape}), y(Meta{Dtype::int32, Shape()});
-    const Tensor file(Meta{Dtype::uint8, Shape{sample.image.bytes}});
-    images->files[static_cast<size_t>(sample.file)].pread_exact(file.data(), sample.image.bytes,
-                                                                sample.image.at);
-    decode_image(images->name(i), file, how, x.data_as<uint8_t>());
+    decode_image(images->image(i), how, x.data_as<uint8_t>());
     *y.data_as<int32_t>() = read_label(*images, i);
     return Element{x, y};
   };
   MapFacts facts{.spec = spec,
                  .parallel = parallel_calls(
                      {.num_parallel_calls = options.num_parallel_calls, .name = "decode_image"}),
-                 .scratch = scratch + granted(images->longest),
+                 .scratch = scratch,
                  .beside = images->bytes(),
                  .key = decode_key(decode, {}),
                  .contents = [files] { return files_identity(files); }};
   const auto function = [read, decode](const Element& in, uint64_t) { return read(in, decode); };
   if (options.scratch == 0)
-    facts.roomy = [read, decode, file = granted(images->longest)](const Element& in, uint64_t,
-                                                                  Bytes room) {
+    facts.roomy = [read, decode](const Element& in, uint64_t, Bytes room) {
       DecodeOptions how = decode;
-      how.scratch = room - file;
+      how.scratch = room;
       return read(in, how);
     };
   const Dataset numbers = Dataset::range(static_cast<int64_t>(images->samples.size()));
   return Dataset(map_stage(numbers.stage(), function, std::move(facts), "decode_image"));
 }
 
+}  // namespace
+
+Dataset tar_image_dataset(const std::vector<std::string>& files, const TarImageOptions& options) {
+  return decoded(index_images(files), files, options);
+}
+
 std::unique_ptr<Source> tar_image_source(const std::vector<std::string>& files, ImageSize size,
                                          int threads, OnError on_error) {
+  const std::shared_ptr<TarImages> images = index_images(files);
+  const auto scratch = [&](int64_t i) {
+    return images->damaged.all().contains(i) ? 0 : decode_scratch(images->image(i), size);
+  };
+  const Bytes most = scan_headers(
+      static_cast<int64_t>(images->samples.size()), scratch,
+      [&](int64_t i) { return images->name(i); },
+      [&](int64_t i, const DataError& error) { images->damaged.add(i, error.what()); });
+  const auto& damaged = images->damaged.all();
+  if (!damaged.empty() && on_error == OnError::stop) throw DataError(damaged.begin()->second);
+  if (!damaged.empty()) drop_damaged(*images);
   return indexed_source(
-      tar_image_dataset(files, {.image_size = size}),
+      decoded(images, files, {.image_size = size, .scratch = std::max<Bytes>(1, most)}),
       {.threads = threads, .name = files[0], .skip_errors = on_error == OnError::skip});
 }
 

@@ -19,6 +19,7 @@ namespace {
 struct FixedFiles {
   std::vector<File> files;
   std::vector<int64_t> ends;  // of each file's records
+  DamagedPlaces damaged;
 };
 
 std::string edges(const FixedLengthOptions& options) {
@@ -33,18 +34,22 @@ Dataset indexed_fixed(const std::vector<std::string>& files, Bytes record,
   for (const std::string& path : files) {
     open->files.push_back(File::open(path));
     const Bytes bytes = open->files.back().size() - options.header_bytes - options.footer_bytes;
-    if (bytes < 0 || bytes % record != 0)
-      throw DataError("[data] " + path + ": expected a header of " +
-                      std::to_string(options.header_bytes) + " bytes, records of " +
-                      std::to_string(record) + " and a footer of " +
-                      std::to_string(options.footer_bytes) + ", received a file of " +
-                      std::to_string(open->files.back().size()));
-    open->ends.push_back(count += bytes / record);
+    if (bytes >= 0 && bytes % record == 0)
+      count += bytes / record;
+    else  // nobody knows where its records begin
+      open->damaged.add(count++, "[data] " + path + ": expected a header of " +
+                                     std::to_string(options.header_bytes) + " bytes, records of " +
+                                     std::to_string(record) + " and a footer of " +
+                                     std::to_string(options.footer_bytes) +
+                                     ", received a file of " +
+                                     std::to_string(open->files.back().size()));
+    open->ends.push_back(count);
   }
   const Bytes header = options.header_bytes;
   return Dataset(reader_stage(
       "fixed_length_record", {{{"record", Dtype::uint8, Shape{record}}}}, count,
       [open = std::shared_ptr<const FixedFiles>(open), record, header](int64_t i) {
+        open->damaged.raise(i);
         const auto at = static_cast<size_t>(
             std::upper_bound(open->ends.begin(), open->ends.end(), i) - open->ends.begin());
         const int64_t place = i - (at > 0 ? open->ends[at - 1] : 0);
@@ -60,7 +65,7 @@ Dataset indexed_fixed(const std::vector<std::string>& files, Bytes record,
 class FixedReader final : public FileReader {
  public:
   FixedReader(const std::string& path, Bytes record, const FixedLengthOptions& options)
-      : stream_(path), record_(record), footer_(options.footer_bytes) {
+      : stream_(path, Packing::gzip_or_zlib), record_(record), footer_(options.footer_bytes) {
     stream_.skip(options.header_bytes, "a header");
   }
   std::optional<Element> next() override {
@@ -126,14 +131,14 @@ Dataset fixed_length_record_dataset(const std::vector<std::string>& files, Bytes
         std::to_string(record_bytes) + ", " + std::to_string(options.header_bytes) + " and " +
         std::to_string(options.footer_bytes));
   const bool plain = std::none_of(files.begin(), files.end(), [](const std::string& path) {
-    return ByteStream(path).compressed();
+    return ByteStream(path, Packing::gzip_or_zlib).compressed();
   });
   return options.compressed && !plain ? streamed_fixed(files, record_bytes, options)
                                       : indexed_fixed(files, record_bytes, options);
 }
 
 Dataset cifar_dataset(const std::vector<std::string>& files, CifarKind kind) {
-  const auto open = std::make_shared<const CifarFiles>(files, kind);
+  const auto open = std::make_shared<const CifarFiles>(files, kind, OnError::skip);
   return Dataset(reader_stage(
       "cifar", {{{"x", Dtype::uint8, Shape{32, 32, 3}}, {"y", Dtype::int32, Shape()}}},
       open->size(),

@@ -62,8 +62,12 @@ TEST(Cifar, PlanesBecomePixelsAndLabelsAreChecked) {
   ten("data_batch_2.bin", {10});
   expect_data_error([&] { labels(cifar_dataset({two}, CifarKind::cifar10)); },
                     "record 0: expected a label from 0 to 9, received 10");
-  expect_data_error([&] { cifar_dataset({hundred}, CifarKind::cifar10); }, "records of 3073 bytes");
-  expect_data_error([&] { cifar_dataset({write_bytes(one, "")}, CifarKind::cifar10); }, "records");
+  // Before any of its records, and when it is read.
+  const auto first = [](const Dataset& data) { data.iterate().next(); };
+  expect_data_error([&] { first(cifar_dataset({hundred}, CifarKind::cifar10)); },
+                    "records of 3073 bytes");
+  expect_data_error([&] { first(cifar_dataset({write_bytes(one, "")}, CifarKind::cifar10)); },
+                    "records");
 }
 
 std::vector<std::string> records(const Dataset& data) {
@@ -86,7 +90,8 @@ TEST(FixedLengthRecords, PlainByNumberCompressedAsAStream) {
   const std::string packed = write_bytes(folder / "c", testing::gzip("HHabcdefF"));
   EXPECT_EQ(records(fixed_length_record_dataset({packed, two}, 3, options)),
             (std::vector<std::string>{"abc", "def", "ghi"}));
-  expect_data_error([&] { fixed_length_record_dataset({one}, 4, options); }, "records of 4");
+  expect_data_error([&] { fixed_length_record_dataset({one}, 4, options).iterate().next(); },
+                    "records of 4");
   expect_data_error([&] { records(fixed_length_record_dataset({packed}, 4, options)); },
                     "records of 4 bytes and a footer of 1");
   expect_data_error([&] { fixed_length_record_dataset({folder / "none"}, 4); }, "none");

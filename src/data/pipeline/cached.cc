@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "data/pipeline/element_file.h"
+#include "data/pipeline/failure_log.h"
 #include "data/pipeline/shelf.h"
 #include "data/pipeline/stages.h"
 
@@ -29,9 +30,10 @@ class Store : public Keep {
   std::mutex mutex;
   // Of an input that cannot be got by index: goes on where the last epoch ended.
   IteratorRef stream;
-  int64_t streamed = 0;
-  bool complete = false;           // nothing more will come
-  std::atomic<bool> whole{false};  // all are in a file that many threads may read
+  int64_t streamed = 0;                // places it has passed, those of failures too
+  std::optional<FailureLog> failures;  // of the stream; none so far
+  bool complete = false;               // nothing more will come
+  std::atomic<bool> whole{false};      // all are in a file that many threads may read
 };
 
 std::string temporary_folder() {
@@ -120,7 +122,11 @@ class SnapshotStore final : public Store {
  private:
   void begin() {
     if (writer_) return;
-    make_directories(folder_);
+    try {
+      make_directories(folder_);
+    } catch (const DataError& error) {
+      throw UserError(error.what());  // somebody chose this folder, and no data are at fault
+    }
     writer_.emplace(node_.spec(), folder_, node_.name());
   }
   void open() {
@@ -198,6 +204,8 @@ class KeptIterator final : public Iterator {
     out.clear();
     if (node_.cardinality() >= 0 && at_ >= node_.cardinality()) return false;
     const std::lock_guard lock(store_.mutex);
+    if (store_.failures)
+      if (const auto message = store_.failures->next(failed_, at_)) throw DataError(*message);
     if (store_.has(at_))
       out = store_.read(at_++);
     else if (!make(out))
@@ -214,31 +222,55 @@ class KeptIterator final : public Iterator {
   }
 
  private:
-  // Elements by index have an iterator of this pass, which may start in the middle; a stream goes
-  // on where the store's ended, at the first element that is not there.
   bool make(Element& out) {
-    if (store_.complete) return false;
-    IteratorRef& from = node_.indexable() ? own_ : store_.stream;
-    int64_t& reached = node_.indexable() ? reached_ : store_.streamed;
-    if (!from) from = node_.inputs()[0]->iterate(run_, node_.pass(run_));
-    if (reached < at_) reached += from->advance(at_ - reached);
-    // An element that fails is asked for again in the next epoch if it has an index.
-    if (node_.indexable()) {
-      ++reached;
-      ++at_;
-    }
-    if (!from->next(out)) {
-      from.reset();
-      if (node_.indexable()) return false;
-      store_.complete = true;
-      store_.finish();
-      return false;
-    }
-    if (!node_.indexable()) {
-      ++reached;
-      ++at_;
-    }
+    if (store_.complete || ended_) return false;
+    return node_.indexable() ? make_by_index(out) : make_streamed(out);
+  }
+  // An input that cannot be begun has no elements that fail: this pass is over.
+  void open(IteratorRef& from) {
+    if (from) return;
+    ended_ = true;
+    from = node_.inputs()[0]->iterate(run_, node_.pass(run_));
+    ended_ = false;
+  }
+  // By an iterator of this pass, which may start in the middle. An element that fails is asked for
+  // again in the next epoch.
+  bool make_by_index(Element& out) {
+    open(own_);
+    if (reached_ < at_) reached_ += own_->advance(at_ - reached_);
+    ++reached_;
+    ++at_;
+    if (!own_->next(out)) return false;
     node_.put(store_, at_ - 1, out);
+    return true;
+  }
+  // The store's stream goes on where it ended, at the first element that is not there. What fails
+  // for the data's sake fails in every epoch; behind anything else the stream begins anew.
+  bool make_streamed(Element& out) {
+    IteratorRef& from = store_.stream;
+    open(from);
+    try {
+      const int64_t place = at_ + (store_.failures ? store_.failures->count() : 0);
+      if (store_.streamed < place) store_.streamed += from->advance(place - store_.streamed);
+      ++store_.streamed;
+      if (!from->next(out)) {
+        from.reset();
+        store_.complete = true;
+        if (!store_.failures) store_.finish();
+        return false;
+      }
+      node_.put(store_, at_, out);
+    } catch (const DataError& error) {
+      if (!store_.failures) store_.failures.emplace(temporary_folder(), node_.name());
+      store_.failures->add(at_, error.what());
+      failed_ = store_.failures->end();
+      throw;
+    } catch (...) {
+      from.reset();
+      store_.streamed = 0;
+      throw;
+    }
+    ++at_;
     return true;
   }
 
@@ -248,6 +280,8 @@ class KeptIterator final : public Iterator {
   StageFigures& figures_;
   IteratorRef own_;
   int64_t at_ = 0, reached_ = 0;
+  FailureLog::Cursor failed_;
+  bool ended_ = false;
 };
 
 IteratorRef Kept::iterate(Run& run, uint64_t) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/on_error.h"
 #include "data/pipeline/dataset.h"
 #include "data/source.h"
 
@@ -38,6 +39,7 @@ struct IndexedOptions {
 std::unique_ptr<Source> indexed_source(const Dataset& samples, const IndexedOptions& options = {});
 // The samples of a Source through a pipeline, straight to where they are wanted: what is known of
 // its values stays known.
-std::unique_ptr<Source> through_pipeline(std::unique_ptr<Source> source);
+std::unique_ptr<Source> through_pipeline(std::unique_ptr<Source> source,
+                                         OnError on_error = OnError::stop);
 
 }  // namespace pl

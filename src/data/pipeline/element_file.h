@@ -15,7 +15,7 @@ namespace pl {
 
 class ElementFileWriter {
  public:
-  // `stage` is for messages. Throws DataError when the folder cannot be written.
+  // `stage` is for messages. Throws UserError when the folder cannot be written.
   ElementFileWriter(const ElementSpec& spec, const std::string& folder, const std::string& stage);
 
   bool has(int64_t i) const { return i < prefix_ || (i < numbers_ && place(i) > 0); }

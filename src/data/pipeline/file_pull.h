@@ -1,17 +1,36 @@
-// Elements of one file after another, for generator_stage. After an error that concerns one element
-// alone the file is read on; after any other one the rest of the file is left out, and the next
-// file begins.
+// What sources over files share. Elements of one file after another, for generator_stage: after an
+// error that concerns one element alone the file is read on; after any other one the rest of the
+// file is left out, and the next file begins.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "data/pipeline/stages.h"
 
 namespace pl {
+
+inline ElementSpec bytes_spec(const char* name) {
+  return {{{name, Dtype::uint8, Shape{kUnknown}}}};
+}
+inline Tensor bytes_tensor(Bytes bytes) { return Tensor(Meta{Dtype::uint8, Shape{bytes}}); }
+inline Tensor bytes_tensor(std::string_view text) {
+  Tensor tensor = bytes_tensor(static_cast<Bytes>(text.size()));
+  if (!text.empty()) std::memcpy(tensor.data(), text.data(), text.size());
+  return tensor;
+}
+
+inline void require_files(const std::vector<std::string>& files, const char* what) {
+  if (files.empty())
+    throw UserError("[data] " + std::string(what) +
+                    ": expected files, received none; list_files(pattern) finds them");
+}
 
 class FileReader {
  public:

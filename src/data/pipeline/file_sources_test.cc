@@ -130,7 +130,7 @@ TEST(TarDataset, SamplesAreNeighboursOfOneName) {
   std::vector<std::string> mixed = texts(data.shuffle());
   std::sort(mixed.begin(), mixed.end());
   EXPECT_EQ(mixed, texts(data));
-  expect_data_error([&] { tar_dataset({folder / "x.tar"}, {"jpg"}); },
+  expect_data_error([&] { texts(tar_dataset({folder / "x.tar"}, {"jpg"})); },
                     "sample s0: expected a part jpg");
   // Text is no image, and says so.
   expect_data_error(
