@@ -43,7 +43,7 @@ sanitize: setup
 tsan: setup
 	cmake --preset tsan
 	cmake --build build-tsan -j $(JOBS) --target plimsoll_data_tests
-	build-tsan/plimsoll_data_tests --gtest_brief=1 --gtest_filter='Dataset*:Shuffle*:Position*:Ledger*:Threads*:Cache*:Snapshot*:Buckets*:Tokens*:Pack*:Faults*:TfRecordDataset*:TextLines*:CsvDataset*:TarDataset*:Cifar*:Image*:Region*:Resize*:Jpeg*:Png*'
+	build-tsan/plimsoll_data_tests --gtest_brief=1 --gtest_filter='Dataset*:Shuffle*:Position*:Ledger*:Threads*:Cache*:Snapshot*:Buckets*:Tokens*:Pack*:Faults*:TfRecordDataset*:TextLines*:CsvDataset*:TarDataset*:Cifar*:Image*:Region*:Resize*:Jpeg*:Png*:Damage*:FailedElements*:RandomPipelines*:Csv*'
 
 check: setup
 	scripts/check

@@ -11,6 +11,7 @@
 #include "data/cifar.h"
 #include "data/csv.h"
 #include "data/idx.h"
+#include "data/image/header_scan.h"
 #include "data/pipeline/dataset_source.h"
 #include "data/pipeline/file_sources.h"
 
@@ -176,8 +177,11 @@ OpenedData open_folder(const DataOptions& options) {
     return {source_dataset(std::move(cifar.train)).shuffle(order)};
   if (!is_image_folder(source)) return {source_dataset(open_source(source).train).shuffle(order)};
   const auto list = std::make_shared<const ImageList>(list_images(train_folder(source)));
-  OpenedData opened{image_dataset(
-      list, {.batch_size = 0, .image_size = image_size(options), .seed = options.seed})};
+  const ImageSize size = image_size(options);
+  OpenedData opened{image_dataset(list, {.batch_size = 0,
+                                         .image_size = size,
+                                         .seed = options.seed,
+                                         .scratch = most_scratch(*list, size)})};
   opened.notes.push_back(list->text());
   return opened;
 }

@@ -145,9 +145,11 @@ bool CsvReader::next(std::vector<std::string_view>& fields) {
   fields.clear();
   row_failed_ = false;
   leave_row();
-  do {
+  for (bool empty = true; empty;) {
+    const int first = peek();  // a field of nothing but its quotes is a row
     if (!read_row()) return false;
-  } while (options_.skip_empty_lines && spans_.size() == 1 && row_.empty());
+    empty = options_.skip_empty_lines && (first == '\n' || first == '\r');
+  }
   if (width_ == 0) width_ = spans_.size();
   if (spans_.size() != width_)
     fail(std::to_string(width_) + " fields", std::to_string(spans_.size()));

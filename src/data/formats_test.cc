@@ -169,6 +169,19 @@ TEST(Csv, ReadsWhatPythonWrote) {
   }
 }
 
+TEST(Csv, LinesWithoutAnythingAreNoRows) {
+  const TempFolder folder;
+  write_bytes(folder / "t.csv", "\n\"a\"\n\r\n\"\"\n\n1\n");
+  CsvReader reader(folder / "t.csv");
+  EXPECT_EQ(reader.columns(), std::vector<std::string>{"a"});
+  std::vector<std::string_view> fields;
+  ASSERT_TRUE(reader.next(fields));
+  EXPECT_EQ(fields, std::vector<std::string_view>{""});  // as Python's csv has it
+  ASSERT_TRUE(reader.next(fields));
+  EXPECT_EQ(fields, std::vector<std::string_view>{"1"});
+  EXPECT_FALSE(reader.next(fields));
+}
+
 TEST(Csv, RefusesBrokenRowsByLine) {
   const TempFolder folder;
   const auto fails = [&](const std::string& text, const std::string& message) {

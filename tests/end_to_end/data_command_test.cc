@@ -229,5 +229,52 @@ TEST(DataCommand, StopsAtDamageOrSkipsAndNamesIt) {
   EXPECT_NE(trained.err.find("4.bmp"), std::string::npos) << trained.err;
 }
 
+// Damage that shows while archives, records and tables are opened.
+TEST(DataCommand, SkipsWhatCannotBeIndexed) {
+  const ::pl::testing::TempFolder folder;
+  using ::pl::testing::tar_entry;
+  const std::string image =
+      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp"));
+  const std::string end(1024, '\0');
+  std::filesystem::create_directories(folder / "shards");
+  write_bytes(folder / "shards/0.tar", tar_entry("a.bmp", image) + tar_entry("a.cls", "0") +
+                                           tar_entry("b.bmp", image) + tar_entry("c.bmp", image) +
+                                           tar_entry("c.cls", "1") + end);
+  write_bytes(folder / "shards/1.tar", tar_entry("d.bmp", image) + tar_entry("d.cls", "1") +
+                                           tar_entry("e.bmp", image).substr(0, 512 + 20));
+  const std::string shards = folder / "shards";
+  std::vector<std::string> look{"data", shards, "--input", "8x8x3", "--json"};
+  EXPECT_EQ(plimsoll(look).exit, 2);
+  look.insert(look.end(), {"--on-error", "skip"});
+  const Finished skips = plimsoll(look);
+  EXPECT_EQ(samples_of(skips), 3);
+  EXPECT_EQ(parse_json(skips.out, "data").at("skipped", "data").as_integer("n"), 2);
+  EXPECT_NE(skips.out.find("sample b"), std::string::npos) << skips.out;
+  EXPECT_NE(skips.out.find("1.tar, byte"), std::string::npos) << skips.out;
+  std::vector<std::string> train{"train",   "small-cnn", "--data", shards,  "--input",
+                                 "64x64x3", "--batch",   "2",      "--json"};
+  const Finished stopped = plimsoll(train);
+  EXPECT_EQ(stopped.exit, 2);
+  EXPECT_NE(stopped.err.find("sample b"), std::string::npos) << stopped.err;
+  train.insert(train.end(), {"--on-error", "skip"});
+  const Finished trained = plimsoll(train);
+  EXPECT_EQ(trained.exit, 0) << trained.err;
+  EXPECT_NE(trained.err.find("skipped 2 samples in all, 3 are left"), std::string::npos)
+      << trained.err;
+  // Tables: the first file may be the damaged one. Records: the rest of a file.
+  write_bytes(folder / "0.csv", "a,\"b\n1,2\n");
+  write_bytes(folder / "1.csv", "a,b\n1,2\n3,4\n");
+  const Finished tables = plimsoll({"data", folder / "*.csv", "--json", "--on-error", "skip"});
+  EXPECT_EQ(samples_of(tables), 2) << tables.err;
+  EXPECT_NE(tables.out.find("0.csv"), std::string::npos) << tables.out;
+  EXPECT_EQ(plimsoll({"data", folder / "*.csv"}).exit, 2);
+  const std::string records =
+      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/tf.tfrecord"));
+  write_bytes(folder / "cut.tfrecord", records.substr(0, records.size() - 3));
+  const Finished cut = plimsoll({"data", folder / "cut.tfrecord", "--json", "--on-error", "skip"});
+  EXPECT_EQ(samples_of(cut), 2) << cut.err;
+  EXPECT_NE(cut.out.find("cut.tfrecord, record 2"), std::string::npos) << cut.out;
+}
+
 }  // namespace
 }  // namespace pl::test

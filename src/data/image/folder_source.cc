@@ -56,6 +56,13 @@ std::unique_ptr<Source> folder_source(const std::string& folder, ImageSize size,
 
 }  // namespace
 
+Bytes most_scratch(const ImageList& list, ImageSize size) {
+  if (list.size() > kScanned) return 0;
+  return scan_headers(
+      list.size(), [&](int64_t i) { return decode_scratch(list.path(i), size); },
+      [&](int64_t i) { return list.path(i); }, [](int64_t, const DataError&) {});
+}
+
 bool is_image_folder(const std::string& path) {
   if (!is_folder(path)) return false;
   for (const char* name : {"/train-images-idx3-ubyte", "/train-images-idx3-ubyte.gz",

@@ -8,16 +8,18 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "data/image/image.h"
 
 namespace pl {
 
+inline constexpr int64_t kScanned = 20'000;  // images; more would take seconds
+
 // The most that decoding one of `count` images takes, so that the bill is what is used and damage
 // shows before the first step: `damaged` is told. `one(i)`: of image i, called `name(i)`; throws
-// DataError. Above so many files it would take seconds, and a bound serves.
+// DataError. Of more than kScanned a bound serves.
 inline Bytes scan_headers(int64_t count, const std::function<Bytes(int64_t)>& one,
                           const std::function<std::string(int64_t)>& name,
                           const std::function<void(int64_t, const DataError&)>& damaged) {
-  constexpr int64_t kScanned = 20'000;
   constexpr Bytes kBound = 4 * kMiB;
   // Progressive JPEGs and interlaced PNGs are held whole: a plan has no room for any that a header
   // may speak of.
@@ -38,5 +40,8 @@ inline Bytes scan_headers(int64_t count, const std::function<Bytes(int64_t)>& on
   }
   return scratch;
 }
+
+// The same of files, where those that are damaged do not count; 0: they are too many.
+Bytes most_scratch(const ImageList& list, ImageSize size);
 
 }  // namespace pl

@@ -88,7 +88,9 @@ void check_scratch(const ImageInput& file, Bytes needed, const DecodeOptions& op
   if (needed > options.scratch)
     refuse_image(file, "expected an image that can be decoded in " + format_bytes(options.scratch) +
                            ", received one that takes " + format_bytes(needed) +
-                           "; raise scratch, or memory");
+                           "; raise scratch to that, or the pipeline's memory to " +
+                           std::to_string(needed / (kMiB / 32) + 1) +
+                           "MiB, a 32nd of which is for this");
 }
 
 ImageRegion region_of(const ImageInput& file, ImageSize image, const DecodeOptions& options) {
