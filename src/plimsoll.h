@@ -33,6 +33,7 @@
 #include "train/function.h"        // function
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
+#include "train/random.h"          // random::normal, random::uniform, ...
 #include "train/trackers.h"        // metrics::Mean, metrics::Sum
 
 // Input pipelines.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backend/backend_in_scope.h"
 #include "base/error.h"
 
 namespace pl {
@@ -49,11 +50,10 @@ BackendScope::BackendScope(Backend& backend) : previous_(current_backend) {
 BackendScope::~BackendScope() { current_backend = previous_; }
 
 Backend& BackendScope::current() {
-  if (!current_backend)
-    throw UserError(
-        "[backend] expected a Runtime that lives while ops run on values, received none; "
-        "write pl::Runtime runtime; before them");
+  if (!current_backend) throw InternalError("[backend] expected a backend in scope, received none");
   return *current_backend;
 }
+
+Backend* backend_in_scope() { return current_backend; }
 
 }  // namespace pl

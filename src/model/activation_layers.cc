@@ -12,7 +12,7 @@ namespace pl {
 namespace {
 
 // One input, whose shape stays and whose mask is handed on.
-class ActivationBase : public Layer {
+class ActivationBase : public PlainLayer {
  public:
   bool supports_masking() const override { return true; }
   Shape build(const std::vector<Shape>& in) override {

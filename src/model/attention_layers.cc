@@ -20,7 +20,7 @@ struct Heads {
 
 // Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), key/kernel (D, kv_heads,
 // key_dim), ..., attention_output/kernel (heads, value_dim, D).
-class AttentionLayer final : public Layer {
+class AttentionLayer final : public PlainLayer {
  public:
   AttentionLayer(Heads form, MultiHeadAttentionOptions options)
       : form_(form), options_(std::move(options)) {
@@ -208,7 +208,7 @@ class AttentionLayer final : public Layer {
   MultiHeadAttentionOptions options_;
 };
 
-class PackedAttentionLayer final : public Layer {
+class PackedAttentionLayer final : public PlainLayer {
  public:
   PackedAttentionLayer(int64_t heads, PackedAttentionOptions options)
       : heads_(heads), options_(std::move(options)) {

@@ -7,7 +7,7 @@
 namespace pl {
 namespace {
 
-class Conv2DLayer final : public Layer {
+class Conv2DLayer final : public PlainLayer {
  public:
   Conv2DLayer(int64_t filters, Pair kernel, Conv2DOptions options)
       : filters_(filters), kernel_(kernel), options_(std::move(options)) {

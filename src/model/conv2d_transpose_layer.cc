@@ -11,7 +11,7 @@ namespace {
 
 // The gradient of a convolution from the large images to the small ones, run forwards. Its kernel
 // (KH, KW, filters, channels) is that convolution's, and has Keras's shape as it is.
-class Conv2DTransposeLayer final : public Layer {
+class Conv2DTransposeLayer final : public PlainLayer {
  public:
   Conv2DTransposeLayer(int64_t filters, Pair kernel, Conv2DTransposeOptions options)
       : filters_(filters), kernel_(kernel), options_(std::move(options)) {

@@ -8,7 +8,7 @@
 namespace pl {
 namespace {
 
-class Conv3DLayer final : public Layer {
+class Conv3DLayer final : public PlainLayer {
  public:
   Conv3DLayer(int64_t filters, Triple kernel, Conv3DOptions options)
       : filters_(filters), kernel_(kernel.value), options_(std::move(options)) {

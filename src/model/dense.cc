@@ -6,7 +6,7 @@
 namespace pl {
 namespace {
 
-class DenseLayer final : public Layer {
+class DenseLayer final : public PlainLayer {
  public:
   DenseLayer(int64_t units, DenseOptions options) : units_(units), options_(std::move(options)) {
     if (units <= 0)

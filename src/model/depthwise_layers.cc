@@ -54,7 +54,7 @@ void expect_channels(const std::vector<Weight>& weights, const Shape& kernel, co
     throw UserError("expected the channels of its first call, received " + image.text());
 }
 
-class DepthwiseConv2DLayer final : public Layer {
+class DepthwiseConv2DLayer final : public PlainLayer {
  public:
   DepthwiseConv2DLayer(Pair kernel, DepthwiseConv2DOptions options)
       : options_(std::move(options)),
@@ -93,7 +93,7 @@ class DepthwiseConv2DLayer final : public Layer {
   Depthwise depthwise_;
 };
 
-class SeparableConv2DLayer final : public Layer {
+class SeparableConv2DLayer final : public PlainLayer {
  public:
   SeparableConv2DLayer(int64_t filters, Pair kernel, SeparableConv2DOptions options)
       : filters_(filters),

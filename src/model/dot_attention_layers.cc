@@ -11,7 +11,7 @@ namespace {
 enum class Score : uint8_t { dot, concat, additive };
 
 // Inputs: query (T, D), value (S, E) and perhaps key (S, D). Scores (B, T, S).
-class DotAttentionLayer final : public Layer {
+class DotAttentionLayer final : public PlainLayer {
  public:
   DotAttentionLayer(Score score, AttentionLayerOptions options)
       : score_(score), options_(std::move(options)) {

@@ -18,7 +18,7 @@ bool in(const std::string& letters, char letter) {
   return letters.find(letter) != std::string::npos;
 }
 
-class EinsumDenseLayer final : public Layer {
+class EinsumDenseLayer final : public PlainLayer {
  public:
   EinsumDenseLayer(std::string equation, std::vector<int64_t> output_shape,
                    EinsumDenseOptions options)

@@ -8,7 +8,7 @@
 namespace pl {
 namespace {
 
-class EmbeddingLayer final : public Layer {
+class EmbeddingLayer final : public PlainLayer {
  public:
   EmbeddingLayer(int64_t input_dim, int64_t output_dim, EmbeddingOptions options)
       : input_dim_(input_dim), output_dim_(output_dim), options_(std::move(options)) {
@@ -51,7 +51,7 @@ class EmbeddingLayer final : public Layer {
   EmbeddingOptions options_;
 };
 
-class PositionalEmbeddingLayer final : public Layer {
+class PositionalEmbeddingLayer final : public PlainLayer {
  public:
   explicit PositionalEmbeddingLayer(PositionalEmbeddingOptions options)
       : options_(std::move(options)) {
@@ -78,7 +78,7 @@ class PositionalEmbeddingLayer final : public Layer {
   PositionalEmbeddingOptions options_;
 };
 
-class TiedDenseLayer final : public Layer {
+class TiedDenseLayer final : public PlainLayer {
  public:
   explicit TiedDenseLayer(std::shared_ptr<const Layer> embedding)
       : embedding_(std::move(embedding)) {

@@ -32,7 +32,7 @@ void expect_epsilon(const char* kind, double epsilon) {
                     number_text(epsilon));
 }
 
-class GroupNormalizationLayer final : public Layer {
+class GroupNormalizationLayer final : public PlainLayer {
  public:
   explicit GroupNormalizationLayer(GroupNormalizationOptions options)
       : options_(std::move(options)) {
@@ -91,7 +91,7 @@ class GroupNormalizationLayer final : public Layer {
   GroupNormalizationOptions options_;
 };
 
-class RMSNormalizationLayer final : public Layer {
+class RMSNormalizationLayer final : public PlainLayer {
  public:
   explicit RMSNormalizationLayer(RMSNormalizationOptions options) : options_(std::move(options)) {
     expect_epsilon("RMSNormalization", options_.epsilon);
@@ -122,7 +122,7 @@ class RMSNormalizationLayer final : public Layer {
   RMSNormalizationOptions options_;
 };
 
-class UnitNormalizationLayer final : public Layer {
+class UnitNormalizationLayer final : public PlainLayer {
  public:
   UnitNormalizationLayer(Axes axis, std::string given_name) : axis_(std::move(axis)) {
     name = std::move(given_name);

@@ -36,19 +36,19 @@ constexpr SpecEntry kEntries[] = {
     {"zeros"},
     {"ones"},
     {"constant", "value"},
-    {"glorot_uniform", "fan_in fan_out"},
-    {"glorot_normal", "fan_in fan_out"},
-    {"he_uniform", "fan_in fan_out"},
-    {"he_normal", "fan_in fan_out"},
-    {"lecun_uniform", "fan_in fan_out"},
-    {"lecun_normal", "fan_in fan_out"},
-    {"variance_scaling", "scale mode= distribution= fan_in fan_out"},
-    {"random_uniform", "width minval maxval"},
-    {"uniform", "width minval maxval"},
-    {"random_normal", "stddev mean"},
-    {"normal", "stddev mean"},
-    {"truncated_normal", "stddev mean"},
-    {"orthogonal", "gain"},
+    {"glorot_uniform", "fan_in fan_out seed="},
+    {"glorot_normal", "fan_in fan_out seed="},
+    {"he_uniform", "fan_in fan_out seed="},
+    {"he_normal", "fan_in fan_out seed="},
+    {"lecun_uniform", "fan_in fan_out seed="},
+    {"lecun_normal", "fan_in fan_out seed="},
+    {"variance_scaling", "scale mode= distribution= fan_in fan_out seed="},
+    {"random_uniform", "width minval maxval seed="},
+    {"uniform", "width minval maxval seed="},
+    {"random_normal", "stddev mean seed="},
+    {"normal", "stddev mean seed="},
+    {"truncated_normal", "stddev mean seed="},
+    {"orthogonal", "gain seed="},
     {"identity", "gain"},
     {"unit_forget"},
 };
@@ -117,6 +117,15 @@ Draw draw_of(const Spec& spec, const Shape& shape) {
   return {};
 }
 
+// Of a specification; none: it has none, or no number.
+std::optional<uint64_t> seed_of(const Spec& spec) {
+  const std::string text = spec.word("seed", "");
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return seed;
+}
+
 Spec checked_spec(const std::string& text) {
   Spec spec = parse_spec("initializer", text, kEntries);
   auto refuse = [&](const char* expected) {
@@ -130,6 +139,7 @@ Spec checked_spec(const std::string& text) {
   if (drawn != "uniform" && drawn != "truncated_normal" && drawn != "untruncated_normal")
     refuse("distribution truncated_normal, untruncated_normal or uniform");
   if (!(spec.number("scale", 1) > 0)) refuse("a positive scale");
+  if (spec.has("seed") && !seed_of(spec)) refuse("a whole number as seed");
   for (const char* size : {"stddev", "width", "fan_in", "fan_out"})
     if (!(spec.number(size, 0) >= 0)) refuse("widths and fans from 0");
   return spec;
@@ -275,7 +285,9 @@ void initialize(const std::string& name, const Meta& meta, uint64_t seed, const 
 
 void initialize_part(const std::string& name, const Meta& meta, uint64_t seed,
                      const std::string& path, void* data, ElementRange range) {
-  const PhiloxKey key = philox_stream(seed, xxh3("initial/" + path));
+  PhiloxKey key = philox_stream(seed, xxh3("initial/" + path));
+  if (!listed_values(name))
+    if (const auto own = seed_of(checked_spec(name))) key = philox_stream(*own, xxh3("initial"));
   switch (meta.dtype) {
     case Dtype::float32:
       return fill_from(name, meta, key, path, static_cast<float*>(data), range);
@@ -287,30 +299,47 @@ void initialize_part(const std::string& name, const Meta& meta, uint64_t seed,
 }
 
 namespace initializers {
+namespace {
+
+// `text` with a seed behind it, if there is one.
+std::string seeded(const std::string& text, const Seed& seed) {
+  if (!seed) return text;
+  const bool first = text.find(':') == std::string::npos;
+  return text + (first ? ":" : ",") + "seed=" + std::to_string(*seed);
+}
+
+}  // namespace
 
 std::string Zeros() { return "zeros"; }
 std::string Ones() { return "ones"; }
 std::string Constant(double value) { return make_spec("constant", {{"value", value}}); }
 std::string RandomNormal(NormalOptions options) {
-  return make_spec("random_normal", {{"stddev", options.stddev}, {"mean", options.mean}});
+  return seeded(make_spec("random_normal", {{"stddev", options.stddev}, {"mean", options.mean}}),
+                options.seed);
 }
 std::string TruncatedNormal(NormalOptions options) {
-  return make_spec("truncated_normal", {{"stddev", options.stddev}, {"mean", options.mean}});
+  return seeded(make_spec("truncated_normal", {{"stddev", options.stddev}, {"mean", options.mean}}),
+                options.seed);
 }
 std::string RandomUniform(RandomUniformOptions options) {
-  return make_spec("random_uniform", {{"minval", options.minval}, {"maxval", options.maxval}});
+  return seeded(
+      make_spec("random_uniform", {{"minval", options.minval}, {"maxval", options.maxval}}),
+      options.seed);
 }
 std::string VarianceScaling(VarianceScalingOptions options) {
-  return make_spec("variance_scaling", {{"scale", options.scale}}) + ",mode=" + options.mode +
-         ",distribution=" + options.distribution;
+  return seeded(make_spec("variance_scaling", {{"scale", options.scale}}) +
+                    ",mode=" + options.mode + ",distribution=" + options.distribution,
+                options.seed);
 }
-std::string GlorotUniform() { return "glorot_uniform"; }
-std::string GlorotNormal() { return "glorot_normal"; }
-std::string HeUniform() { return "he_uniform"; }
-std::string HeNormal() { return "he_normal"; }
-std::string LecunUniform() { return "lecun_uniform"; }
-std::string LecunNormal() { return "lecun_normal"; }
-std::string Orthogonal(double gain) { return make_spec("orthogonal", {{"gain", gain}}); }
+std::string GlorotUniform(SeedOptions options) { return seeded("glorot_uniform", options.seed); }
+std::string GlorotNormal(SeedOptions options) { return seeded("glorot_normal", options.seed); }
+std::string HeUniform(SeedOptions options) { return seeded("he_uniform", options.seed); }
+std::string HeNormal(SeedOptions options) { return seeded("he_normal", options.seed); }
+std::string LecunUniform(SeedOptions options) { return seeded("lecun_uniform", options.seed); }
+std::string LecunNormal(SeedOptions options) { return seeded("lecun_normal", options.seed); }
+std::string Orthogonal(double gain, SeedOptions options) {
+  return seeded(make_spec("orthogonal", {{"gain", gain}}), options.seed);
+}
 std::string UnitForget() { return "unit_forget"; }
 std::string Identity(double gain) { return make_spec("identity", {{"gain", gain}}); }
 std::string Values(const std::vector<double>& values) {

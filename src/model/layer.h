@@ -131,6 +131,8 @@ class Layer {
     return supports_masking() ? call.mask(0) : Tensor();
   }
 
+  // Whether call() may call other layers, or draw numbers by random::normal and the like.
+  virtual bool calls_layers() const { return true; }
   // Layers that call() calls, as a model's call() does: `inner_(call.in[0])` with a LayerRef that
   // is a member. build_layer() finds them; their weights lie behind the layer's own.
   const std::vector<LayerMember>& parts() const { return parts_; }
@@ -152,6 +154,9 @@ class Layer {
   // False: training leaves its weights as they are, and keeps neither gradients nor optimiser state
   // for them. compile() settles it.
   bool trainable = true;
+  // Keras's seed argument: layers with the same seed draw the same numbers, whatever their names
+  // and models, in runs with the same seed of fit().
+  std::optional<uint64_t> seed;
   bool remat = false;  // what it computes on the way is computed again for its gradient
   std::shared_ptr<const RematRule> remat_rule =
       current_remat_rule();  // of the scope it was made in
@@ -186,6 +191,12 @@ class Layer {
   friend class LayerRef;
   std::vector<LayerMember> parts_;
   std::weak_ptr<const void> output_;  // Symbolic::Origin of its last call
+};
+
+// A layer whose call() is made of ops alone, as ours are.
+class PlainLayer : public Layer {
+ public:
+  bool calls_layers() const final { return false; }
 };
 
 // A shared handle to a layer; calling it on symbols builds a functional network.
@@ -241,7 +252,6 @@ class Symbolic {
     // Of a layer inside a model that is used as a layer:
     std::string path = "";              // "inner/dense"
     std::optional<bool> training = {};  // runs in that mode whatever the outer model does
-    std::shared_ptr<const WeightValues> values = nullptr;
   };
   explicit Symbolic(std::shared_ptr<const Origin> origin) : origin_(std::move(origin)) {}
   const Shape& shape() const { return origin_->shape; }

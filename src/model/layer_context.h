@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,49 +49,42 @@ class SketchValues final : public VariableTracer {
 // What is wrong with reading such a variable in call().
 std::string untrained_text(const std::string& variable);
 
+// Where numbers that are drawn in call() or in a step come from (train/random.h).
+class RandomScope {
+ public:
+  RandomScope(const Tensor& step_params, int64_t stream);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+  static RandomScope* current();  // null outside of both
+  const Tensor& step_params() const { return params_; }
+  int64_t stream() const { return stream_; }
+  int64_t next() { return draws_++; }  // how often numbers were drawn there before
+
+ private:
+  Tensor params_;
+  int64_t stream_;
+  int64_t draws_ = 0;
+  RandomScope* previous_;
+};
+
+// The key of a call's random numbers: `call`, its path and number; of a layer with a seed, that and
+// how often the layer was called before in this step.
+int64_t random_stream(const Layer& layer, const std::string& call, size_t earlier,
+                      const std::string& salt = "");
+// How often layers were called.
+class CallCounts {
+ public:
+  size_t next(const Layer& layer) { return counts_[&layer]++; }
+
+ private:
+  std::map<const Layer*, size_t> counts_;
+};
+
 // Layer::call, with the layers that it calls (Layer::parts) at their weights.
 Tensor run_layer(const Layer& layer, const LayerCall& call);
 // Runs call() of a layer that is built once on symbols, and makes the layers that it calls parts of
-// it. What goes wrong there counts only for a layer that has parts.
+// it. Throws what goes wrong there.
 void find_parts(Layer& layer, const std::vector<Shape>& in);
-
-// A function of tensors made of layers, such as call() of a subclassed model, as one layer: `build`
-// runs it once on symbols and finds the layers that it calls, in the order of their first calls.
-// Several results are as many symbols, named output_1, output_2, ...
-class FunctionLayer final : public Layer {
- public:
-  using Body = std::function<Tensors(const Tensors& x, bool training)>;
-  // `body` is asked for anew at each call, since what it belongs to may move.
-  FunctionLayer(std::string kind, std::function<Body()> body);
-  // Of the data that it will get; integers stay integers where the body can work with them. An
-  // input that goes into an Embedding is one in any case.
-  void expect(std::vector<Dtype> inputs) { expected_ = std::move(inputs); }
-  // Has the weights of this layer too, which the body does not call: a step of the model does.
-  void also(std::shared_ptr<Layer> layer, std::vector<Shape> in) {
-    also_.emplace_back(std::move(layer), std::move(in));
-  }
-
-  const char* kind() const override { return kind_.c_str(); }
-  Shape build(const std::vector<Shape>& in) override;
-  std::vector<Symbolic> connect(const std::shared_ptr<Layer>& self,
-                                const std::vector<Symbolic>& in) override;
-  Tensor call(const LayerCall& call) const override;
-  int64_t vocabulary(size_t input) const override { return vocabulary_.at(input); }
-  std::vector<LayerMember> members() const override;
-  bool trains(size_t index) const override;
-  const std::vector<Shape>& results() const { return results_; }  // of one sample
-
- private:
-  void find_layers(const std::vector<Shape>& in, const std::vector<bool>& integers);
-
-  std::string kind_;
-  std::function<Body()> body_;
-  std::vector<Dtype> expected_;
-  std::vector<std::pair<std::shared_ptr<Layer>, std::vector<Shape>>> also_;
-  std::vector<std::shared_ptr<Layer>> layers_;
-  std::vector<Shape> shapes_;  // of the layers' last outputs
-  std::vector<Shape> results_;
-  std::vector<int64_t> vocabulary_;  // of each input
-};
 
 }  // namespace pl

@@ -9,8 +9,11 @@
 #include "model/constraint.h"
 #include "model/initializer.h"
 #include "model/layer.h"
+#include "model/layers_attention.h"
+#include "model/layers_normalization.h"
 #include "model/layers_preprocessing.h"
 #include "model/layers_recurrent.h"
+#include "model/layers_regularization.h"
 #include "model/layers_spatial.h"
 #include "model/regularizer.h"
 
@@ -200,35 +203,6 @@ LayerRef PReLU(PReLUOptions options = {});
 LayerRef Flatten(std::string name = "");
 // Samples in another shape; one dimension may be -1, whatever is left.
 LayerRef Reshape(std::vector<Dim> target_shape, std::string name = "");
-struct DropoutOptions {
-  // What is dropped together, in the form of the input with its batch: 1 where one draw is for all,
-  // 0 for the input's own size, Keras's None.
-  std::vector<Dim> noise_shape = {};
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef Dropout(double rate, DropoutOptions options = {});
-LayerRef Dropout(double rate, const char* name);
-// Whole channels at once.
-LayerRef SpatialDropout1D(double rate, std::string name = "");
-LayerRef SpatialDropout2D(double rate, std::string name = "");
-LayerRef SpatialDropout3D(double rate, std::string name = "");
-// While training: plus normal noise; times normal noise around 1; dropout that keeps mean and
-// variance of what selu makes.
-LayerRef GaussianNoise(double stddev, std::string name = "");
-LayerRef GaussianDropout(double rate, std::string name = "");
-LayerRef AlphaDropout(double rate, DropoutOptions options = {});
-LayerRef AlphaDropout(double rate, const char* name);
-// Hands its input on, and adds l1 * sum(|x|) + l2 * sum(x^2), divided by the batch, to the loss.
-struct ActivityRegularizationOptions {
-  double l1 = 0;
-  double l2 = 0;
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef ActivityRegularization(ActivityRegularizationOptions options = {});
 LayerRef Activation(std::string activation, std::string name = "");
 
 // Tokens to vectors: int32 (...) to (..., output_dim). Tokens lie in [0, input_dim).
@@ -266,75 +240,6 @@ LayerRef TakePosition(int64_t position, std::string name = "");
 // One variable; the gradients of both uses add up.
 LayerRef TiedDense(const LayerRef& embedding, std::string name = "");
 
-struct LayerNormalizationOptions {
-  Axes axis = -1;
-  double epsilon = 1e-3;
-  bool center = true;  // a beta
-  bool scale = true;   // a gamma
-  std::string beta_initializer = "zeros";
-  std::string gamma_initializer = "ones";
-  std::string beta_regularizer = "";
-  std::string gamma_regularizer = "";
-  std::string beta_constraint = "";
-  std::string gamma_constraint = "";
-  std::string name = "";
-  std::string dtype = "";  // LayerRef::dtype()
-  bool trainable = true;
-};
-LayerRef LayerNormalization(LayerNormalizationOptions options = {});
-
-// While training, with the moments of the whole batch, whatever the budget; else with moving
-// averages of them, which no optimiser touches. Positions that a mask leaves out are no part of
-// moments. Channels along another axis than the last cost copies.
-struct BatchNormalizationOptions {
-  int64_t axis = -1;
-  double momentum = 0.99;
-  double epsilon = 1e-3;
-  bool center = true;  // a beta
-  bool scale = true;   // a gamma
-  std::string beta_initializer = "zeros";
-  std::string gamma_initializer = "ones";
-  std::string moving_mean_initializer = "zeros";
-  std::string moving_variance_initializer = "ones";
-  std::string beta_regularizer = "";
-  std::string gamma_regularizer = "";
-  std::string beta_constraint = "";
-  std::string gamma_constraint = "";
-  std::string name = "";
-  std::string dtype = "";  // LayerRef::dtype()
-  bool trainable = true;
-};
-LayerRef BatchNormalization(BatchNormalizationOptions options = {});
-
-// Channels in groups, each with mean 0 and variance 1 in each sample. groups -1: one each.
-struct GroupNormalizationOptions {
-  int64_t groups = 32;
-  int64_t axis = -1;
-  double epsilon = 1e-3;
-  bool center = true;
-  bool scale = true;
-  std::string beta_initializer = "zeros";
-  std::string gamma_initializer = "ones";
-  std::string beta_regularizer = "";
-  std::string gamma_regularizer = "";
-  std::string beta_constraint = "";
-  std::string gamma_constraint = "";
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef GroupNormalization(GroupNormalizationOptions options = {});
-// x over the root of the mean of its squares along the axis, times a scale.
-struct RMSNormalizationOptions {
-  Axes axis = -1;
-  double epsilon = 1e-6;
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef RMSNormalization(RMSNormalizationOptions options = {});
-LayerRef UnitNormalization(Axes axis = -1, std::string name = "");  // length 1 along the axes
-
 // "ab,bc->ac", "abc,cde->abde", "...x,xy->...y": the kernel's dimensions are those of its letters.
 // output_shape without the batch; 0 for a size that is the input's.
 struct EinsumDenseOptions {
@@ -353,86 +258,6 @@ struct EinsumDenseOptions {
 };
 LayerRef EinsumDense(std::string equation, std::vector<int64_t> output_shape,
                      EinsumDenseOptions options = {});
-
-// Called on {query, value} or {query, value, key}, each (T, features) a sample; on one input it is
-// self-attention. A fourth input is Keras's attention_mask (T, S), not 0 where a query sees a key.
-// Weights have Keras's names and shapes: query/kernel (D, heads, key_dim), ...
-struct MultiHeadAttentionOptions {
-  int64_t value_dim = 0;     // 0: key_dim
-  double dropout = 0;        // of the attention weights, while training
-  int64_t output_shape = 0;  // features of the result; 0: the query's
-  bool use_bias = true;
-  bool use_causal_mask = false;  // Keras has it as an argument of the call
-  std::string kernel_initializer = "glorot_uniform";
-  std::string bias_initializer = "zeros";
-  std::string kernel_regularizer = "";
-  std::string bias_regularizer = "";
-  std::string activity_regularizer = "";
-  std::string kernel_constraint = "";
-  std::string bias_constraint = "";
-  std::string name = "";
-  std::string dtype = "";  // LayerRef::dtype()
-  bool trainable = true;
-};
-LayerRef MultiHeadAttention(int64_t num_heads, int64_t key_dim,
-                            MultiHeadAttentionOptions options = {});
-
-// The same with fewer heads for keys and values: each is used by several heads of queries.
-struct GroupedQueryAttentionOptions {
-  double dropout = 0;
-  bool use_bias = true;
-  bool use_causal_mask = false;  // Keras has it as an argument of the call
-  std::string kernel_initializer = "glorot_uniform";
-  std::string bias_initializer = "zeros";
-  std::string kernel_regularizer = "";
-  std::string bias_regularizer = "";
-  std::string activity_regularizer = "";
-  std::string kernel_constraint = "";
-  std::string bias_constraint = "";
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
-                               int64_t num_key_value_heads,
-                               GroupedQueryAttentionOptions options = {});
-inline LayerRef GroupQueryAttention(int64_t head_dim, int64_t num_query_heads,
-                                    int64_t num_key_value_heads,
-                                    GroupedQueryAttentionOptions options = {}) {
-  return GroupedQueryAttention(head_dim, num_query_heads, num_key_value_heads, std::move(options));
-}
-
-// Called on {query, value} or {query, value, key}, without heads and projections: each query has
-// the mean of values (S, E), by the softmax of its products with keys ("dot"), or of
-// tanh(query + key) ("concat").
-struct AttentionLayerOptions {
-  bool use_scale = false;  // scores times a weight
-  std::string score_mode = "dot";
-  double dropout = 0;
-  bool use_causal_mask = false;  // Keras has it as an argument of the call
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef Attention(AttentionLayerOptions options = {});
-struct AdditiveAttentionOptions {
-  bool use_scale = true;  // of each feature
-  double dropout = 0;
-  bool use_causal_mask = false;
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef AdditiveAttention(AdditiveAttentionOptions options = {});
-
-// Attention alone, on queries, keys and values that one Dense made: (T, 3 * D) to (T, D).
-struct PackedAttentionOptions {
-  bool causal = true;
-  std::string name = "";
-  std::string dtype = "";
-  bool trainable = true;
-};
-LayerRef PackedAttention(int64_t num_heads, PackedAttentionOptions options = {});
 
 // Of two or more inputs, of one shape or of shapes that broadcast; Subtract of two.
 LayerRef Add(std::string name = "");

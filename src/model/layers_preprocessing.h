@@ -30,12 +30,16 @@ LayerRef Normalization(NormalizationOptions options = {});
 void adapt(const LayerRef& normalization, const Tensor& data);
 
 // Half of the images: "horizontal", "vertical" or "horizontal_and_vertical" (both at once).
-LayerRef RandomFlip(std::string mode = "horizontal_and_vertical", std::string name = "");
+struct RandomLayerOptions {
+  std::optional<uint64_t> seed = {};  // Layer::seed
+  std::string name = "";
+};
+LayerRef RandomFlip(std::string mode = "horizontal_and_vertical", RandomLayerOptions options = {});
 // The window in the middle; images that are smaller are resized, as for RandomCrop.
 LayerRef CenterCrop(int64_t height, int64_t width, std::string name = "");
 // A window at a random place, one for the batch; when not training, or where images are too small,
 // the largest one in the middle with this shape, resized.
-LayerRef RandomCrop(int64_t height, int64_t width, std::string name = "");
+LayerRef RandomCrop(int64_t height, int64_t width, RandomLayerOptions options = {});
 
 // A number in [-factor, factor], or in [lower, upper].
 struct Factor {
@@ -46,6 +50,7 @@ struct Factor {
 struct RandomImageLayerOptions {
   std::string fill_mode = "reflect";       // or "constant", "nearest", "wrap"
   std::string interpolation = "bilinear";  // or "nearest"
+  std::optional<uint64_t> seed = {};       // Layer::seed
   double fill_value = 0;
   std::string name = "";
 };

@@ -28,8 +28,9 @@ struct LSTMOptions {
   std::string kernel_constraint = "";
   std::string recurrent_constraint = "";
   std::string bias_constraint = "";
-  double dropout = 0;            // of inputs, the same features in all steps
-  double recurrent_dropout = 0;  // of the state
+  double dropout = 0;                 // of inputs, the same features in all steps
+  double recurrent_dropout = 0;       // of the state
+  std::optional<uint64_t> seed = {};  // Layer::seed
   bool return_sequences = false;
   bool return_state = false;  // the last h and c as further results: call it with all()
   bool go_backwards = false;  // the last step first; results in that order
@@ -62,6 +63,7 @@ struct GRUOptions {
   std::string bias_constraint = "";
   double dropout = 0;
   double recurrent_dropout = 0;
+  std::optional<uint64_t> seed = {};
   bool return_sequences = false;
   bool return_state = false;
   bool go_backwards = false;
@@ -90,6 +92,7 @@ struct SimpleRNNOptions {
   std::string bias_constraint = "";
   double dropout = 0;
   double recurrent_dropout = 0;
+  std::optional<uint64_t> seed = {};
   bool return_sequences = false;
   bool return_state = false;
   bool go_backwards = false;

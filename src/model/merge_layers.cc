@@ -37,7 +37,7 @@ Tensor choose(const Tensor& m, const Tensor& a, const Tensor& b) {
   return add(multiply(a, m), multiply(b, scale(m, -1, 1)));
 }
 
-class MergeLayer final : public Layer {
+class MergeLayer final : public PlainLayer {
  public:
   MergeLayer(Merge merge, std::string given_name) : merge_(merge) { name = std::move(given_name); }
   const char* kind() const override { return merge_.kind; }
@@ -108,7 +108,7 @@ class MergeLayer final : public Layer {
   Merge merge_;
 };
 
-class ConcatenateLayer final : public Layer {
+class ConcatenateLayer final : public PlainLayer {
  public:
   ConcatenateLayer(int64_t axis, std::string given_name) : axis_(axis) {
     name = std::move(given_name);
@@ -162,7 +162,7 @@ class ConcatenateLayer final : public Layer {
 
 // Products along one axis of each input: x (B, ..., K, ...) and y (B, ..., K, ...) become the other
 // dimensions of x, then those of y.
-class DotLayer final : public Layer {
+class DotLayer final : public PlainLayer {
  public:
   DotLayer(Pair axes, DotOptions options) : axes_(axes.value), normalize_(options.normalize) {
     set_common(*this, options);

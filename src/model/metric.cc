@@ -47,6 +47,9 @@ Metric mean_metric(std::string name, MetricFunction values) {
   return metric;
 }
 
+Metric::Metric(std::string log_name, MetricFunction values)
+    : Metric(mean_metric(std::move(log_name), std::move(values))) {}
+
 namespace {
 
 // Keras's choice for "accuracy": by the shapes of targets and predictions.

@@ -25,6 +25,10 @@ struct Metric {
   Metric(std::string log_name, Sums batch_sums, Result from_totals)
       : name(std::move(log_name)), sums(std::move(batch_sums)), result(std::move(from_totals)) {}
 
+  // The mean of what a function gives, Keras's MeanMetricWrapper.
+  Metric(std::string log_name,
+         std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)> values);
+
   std::string name;  // in logs
   Sums sums;
   Result result;

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "model/layer_context.h"
 #include "model/regularizer.h"
 #include "model/remat.h"
@@ -67,26 +66,24 @@ void name_layers(const std::vector<std::shared_ptr<Layer>>& layers) {
   }
 }
 
-Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic>& outputs) {
-  std::map<const Symbolic::Origin*, int> slot;
-  for (const Symbolic& input : inputs) {
-    if (input.origin()->layer)
-      throw UserError("[build] expected Input() symbols as the network's inputs");
-    slot[input.origin().get()] = static_cast<int>(inputs_.size());
-    inputs_.push_back(input.shape());
-    input_names_.push_back(name_input(input.origin()->name, input_names_));
-  }
-  int slots = static_cast<int>(inputs_.size());
-  std::map<const Layer*, std::vector<int>> weights_of;
-  std::vector<std::shared_ptr<Layer>> layers;
-  // Depth first without recursion: deep networks must not exhaust the stack.
+namespace {
+
+using Origin = Symbolic::Origin;
+using Slots = std::map<const Origin*, int>;
+using WeightsOf = std::map<const Layer*, std::vector<int>>;
+
+// The calls that outputs need, each behind those that it reads, with slots from `slots` on. Depth
+// first without recursion: deep networks must not exhaust the stack.
+std::vector<std::shared_ptr<const Origin>> call_order(const std::vector<Symbolic>& outputs,
+                                                      Slots& slot) {
+  std::vector<std::shared_ptr<const Origin>> order;
   std::vector<std::pair<Symbolic, size_t>> stack;
-  std::vector<std::pair<Symbolic, int>> order;
+  int slots = static_cast<int>(slot.size());
   for (size_t o = outputs.size(); o-- > 0;) stack.emplace_back(outputs[o], 0);
   while (!stack.empty()) {
     auto& [symbol, next] = stack.back();
-    const auto* origin = symbol.origin().get();
-    if (slot.contains(origin)) {
+    const auto& origin = symbol.origin();
+    if (slot.contains(origin.get())) {
       stack.pop_back();
     } else if (!origin->layer) {
       throw UserError("[build] expected every Input() to be listed among the network's inputs");
@@ -94,68 +91,94 @@ Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic
       const Symbolic below = origin->in[next++];
       stack.emplace_back(below, 0);
     } else {
-      slot[origin] = slots++;
-      order.emplace_back(symbol, slot[origin]);
-      if (origin->path.empty()) layers.push_back(origin->layer);
+      slot[origin.get()] = slots++;
+      order.push_back(origin);
       stack.pop_back();
     }
   }
-  name_layers(layers);
+  return order;
+}
+
+// The weights of all layers, each once; which of them a layer has. -1: another layer's.
+WeightsOf gather_weights(const std::vector<std::shared_ptr<const Origin>>& order,
+                         std::vector<NetworkWeight>& all) {
+  WeightsOf weights_of;
   std::map<std::string, const Layer*> owner;
   std::map<const WeightValues*, int> homes;
-  for (const auto& [symbol, out] : order) {
-    const Symbolic::Origin& origin = *symbol.origin();
-    auto [at, fresh] = weights_of.emplace(origin.layer.get(), std::vector<int>());
+  for (const auto& origin : order) {
+    auto [at, fresh] = weights_of.emplace(origin->layer.get(), std::vector<int>());
     if (!fresh) continue;
-    const std::string path = path_of(origin);
-    if (!owner.emplace(path, origin.layer.get()).second)
+    const std::string path = path_of(*origin);
+    if (!owner.emplace(path, origin->layer.get()).second)
       throw UserError("[build] " + path +
                       ": expected a path of its own for every layer, received it twice; name the "
                       "models that are used as layers");
-    const std::vector<Weight>& weights = origin.layer->weights();
+    const std::vector<Weight>& weights = origin->layer->weights();
     for (size_t w = 0; w < weights.size(); ++w) {
+      const Weight& weight = weights[w];
       // A layer that two models inside this one share has its weights once.
-      const auto known = weights[w].values ? homes.find(weights[w].values.get()) : homes.end();
-      if (weights[w].owner || known != homes.end()) {
-        at->second.push_back(weights[w].owner ? -1 : known->second);
+      const auto known = weight.values ? homes.find(weight.values.get()) : homes.end();
+      if (weight.owner || known != homes.end()) {
+        at->second.push_back(weight.owner ? -1 : known->second);
         continue;
       }
-      at->second.push_back(static_cast<int>(weights_.size()));
-      if (weights[w].values) homes[weights[w].values.get()] = at->second.back();
-      weights_.push_back({.path = path + "/" + weights[w].name,
-                          .shape = weights[w].shape,
-                          .initializer = weights[w].initializer,
-                          .trainable = weights[w].trainable,
-                          .regularizer = weights[w].regularizer,
-                          .constraint = weights[w].constraint,
-                          .state = !weights[w].trainable,
-                          .layer = origin.layer,
-                          .index = w,
-                          .values = weights[w].values,
-                          .dtype = weights[w].dtype ? weights[w].dtype : origin.layer->dtype,
-                          .carried = weights[w].carried});
+      at->second.push_back(static_cast<int>(all.size()));
+      if (weight.values) homes[weight.values.get()] = at->second.back();
+      all.push_back({.path = path + "/" + weight.name,
+                     .shape = weight.shape,
+                     .initializer = weight.initializer,
+                     .trainable = weight.trainable,
+                     .regularizer = weight.regularizer,
+                     .constraint = weight.constraint,
+                     .state = !weight.trainable,
+                     .layer = origin->layer,
+                     .index = w,
+                     .values = weight.values,
+                     .dtype = weight.dtype ? weight.dtype : origin->layer->dtype,
+                     .carried = weight.carried});
     }
   }
-  for (const auto& [symbol, out] : order) {
-    const auto& origin = *symbol.origin();
-    Call call{.layer = origin.layer,
-              .path = path_of(origin),
-              .out = out,
-              .shape = origin.shape,
-              .training = origin.training};
-    for (const Symbolic& in : origin.in) call.in.push_back(slot.at(in.origin().get()));
-    call.weights = weights_of.at(origin.layer.get());
-    for (size_t w = 0; w < call.weights.size(); ++w) {
-      const Weight& weight = origin.layer->weights()[w];
-      if (!weight.owner) continue;
-      const auto owner = weights_of.find(weight.owner.get());
-      if (owner == weights_of.end())
-        throw UserError("[build] " + origin.layer->name + ": expected the layer whose " +
-                        weight.name + " it shares to be part of the network");
-      call.weights[w] = owner->second.at(weight.index);
-    }
-    calls_.push_back(std::move(call));
+  return weights_of;
+}
+
+Network::Call call_of(const Origin& origin, const Slots& slot, const WeightsOf& weights_of) {
+  Network::Call call{.layer = origin.layer,
+                     .path = path_of(origin),
+                     .out = slot.at(&origin),
+                     .shape = origin.shape,
+                     .training = origin.training};
+  for (const Symbolic& in : origin.in) call.in.push_back(slot.at(in.origin().get()));
+  call.weights = weights_of.at(origin.layer.get());
+  for (size_t w = 0; w < call.weights.size(); ++w) {
+    const Weight& weight = origin.layer->weights()[w];
+    if (!weight.owner) continue;
+    const auto owner = weights_of.find(weight.owner.get());
+    if (owner == weights_of.end())
+      throw UserError("[build] " + origin.layer->name + ": expected the layer whose " +
+                      weight.name + " it shares to be part of the network");
+    call.weights[w] = owner->second.at(weight.index);
   }
+  return call;
+}
+
+}  // namespace
+
+Network::Network(const std::vector<Symbolic>& inputs, const std::vector<Symbolic>& outputs) {
+  Slots slot;
+  for (const Symbolic& input : inputs) {
+    if (input.origin()->layer)
+      throw UserError("[build] expected Input() symbols as the network's inputs");
+    slot[input.origin().get()] = static_cast<int>(inputs_.size());
+    inputs_.push_back(input.shape());
+    input_names_.push_back(name_input(input.origin()->name, input_names_));
+  }
+  const auto order = call_order(outputs, slot);
+  std::vector<std::shared_ptr<Layer>> layers;
+  for (const auto& origin : order)
+    if (origin->path.empty()) layers.push_back(origin->layer);
+  name_layers(layers);
+  const WeightsOf weights_of = gather_weights(order, weights_);
+  for (const auto& origin : order) calls_.push_back(call_of(*origin, slot, weights_of));
   for (const Symbolic& output : outputs) outputs_.push_back(slot.at(output.origin().get()));
   settle_trainable();
 }
@@ -303,6 +326,7 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
   };
   const bool policies = has_policies();
   const std::string salt = notes && notes->salt != 0 ? "@" + std::to_string(notes->salt) : "";
+  CallCounts counts;
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
     Tensors in, own, masks_in;
@@ -317,7 +341,8 @@ Tensors Network::call(const Tensors& inputs, const Tensors& weights, bool traini
       result_masks_in.push_back(result_masks[static_cast<size_t>(slot)]);
     }
     for (int weight : call.weights) own.push_back(own_weight(static_cast<size_t>(weight)));
-    const auto stream = static_cast<int64_t>(xxh3(call.path + "#" + std::to_string(c) + salt) >> 1);
+    const int64_t stream = random_stream(*call.layer, call.path + "#" + std::to_string(c),
+                                         counts.next(*call.layer), salt);
     const auto at = static_cast<size_t>(call.out);
     const LayerCall made{.in = in,
                          .weights = own,

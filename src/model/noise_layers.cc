@@ -12,7 +12,7 @@ namespace pl {
 namespace {
 
 // One input, whose shape stays and whose mask is handed on.
-class NoiseLayer : public Layer {
+class NoiseLayer : public PlainLayer {
  public:
   bool supports_masking() const override { return true; }
   Shape build(const std::vector<Shape>& in) override {
@@ -126,7 +126,7 @@ class GaussianLayer final : public NoiseLayer {
     const Tensor& x = call.in[0];
     if (!call.training || stddev_ == 0) return x;
     const RandomOptions drawn{.a = times_ ? 1.0 : 0.0, .b = stddev_};
-    const Tensor noise = random(x.shape(), call.step_params, call.stream, drawn, x.dtype(), true);
+    const Tensor noise = draw(x.shape(), call.step_params, call.stream, drawn, x.dtype(), true);
     return times_ ? multiply(x, noise) : add(x, noise);
   }
 
@@ -166,6 +166,13 @@ class ActivityRegularizationLayer final : public NoiseLayer {
 };
 
 template <class T, class... Args>
+LayerRef with_options(const NoiseOptions& options, Args&&... args) {
+  auto layer = std::make_shared<T>(std::forward<Args>(args)...);
+  set_common(*layer, options);
+  return LayerRef(std::move(layer));
+}
+
+template <class T, class... Args>
 LayerRef named(std::string name, Args&&... args) {
   auto layer = std::make_shared<T>(std::forward<Args>(args)...);
   if (!name.empty()) layer->name = std::move(name);
@@ -178,24 +185,24 @@ LayerRef Dropout(double rate, const char* name) { return named<DropoutLayer>(nam
 LayerRef Dropout(double rate, DropoutOptions options) {
   return LayerRef(std::make_shared<DropoutLayer>(rate, std::move(options)));
 }
-LayerRef SpatialDropout1D(double rate, std::string name) {
-  return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout1D", 1, rate);
+LayerRef SpatialDropout1D(double rate, NoiseOptions options) {
+  return with_options<SpatialDropoutLayer>(options, "SpatialDropout1D", 1, rate);
 }
-LayerRef SpatialDropout2D(double rate, std::string name) {
-  return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout2D", 2, rate);
+LayerRef SpatialDropout2D(double rate, NoiseOptions options) {
+  return with_options<SpatialDropoutLayer>(options, "SpatialDropout2D", 2, rate);
 }
-LayerRef SpatialDropout3D(double rate, std::string name) {
-  return named<SpatialDropoutLayer>(std::move(name), "SpatialDropout3D", 3, rate);
+LayerRef SpatialDropout3D(double rate, NoiseOptions options) {
+  return with_options<SpatialDropoutLayer>(options, "SpatialDropout3D", 3, rate);
 }
-LayerRef GaussianNoise(double stddev, std::string name) {
+LayerRef GaussianNoise(double stddev, NoiseOptions options) {
   if (!(stddev >= 0) || std::isinf(stddev))
     throw UserError("[GaussianNoise] stddev: expected a number from 0, received " +
                     number_text(stddev));
-  return named<GaussianLayer>(std::move(name), false, stddev);
+  return with_options<GaussianLayer>(options, false, stddev);
 }
-LayerRef GaussianDropout(double rate, std::string name) {
+LayerRef GaussianDropout(double rate, NoiseOptions options) {
   expect_rate("GaussianDropout", rate);
-  return named<GaussianLayer>(std::move(name), true, std::sqrt(rate / (1 - rate)));
+  return with_options<GaussianLayer>(options, true, std::sqrt(rate / (1 - rate)));
 }
 LayerRef AlphaDropout(double rate, const char* name) {
   return named<AlphaDropoutLayer>(name, rate);

@@ -25,7 +25,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
   return back;
 }
 
-class LayerNormalizationLayer final : public Layer {
+class LayerNormalizationLayer final : public PlainLayer {
  public:
   explicit LayerNormalizationLayer(LayerNormalizationOptions options)
       : options_(std::move(options)) {
@@ -86,7 +86,7 @@ void expect_between(const char* what, double value, bool fits, const char* range
                     ", received " + number_text(value));
 }
 
-class BatchNormalizationLayer final : public Layer {
+class BatchNormalizationLayer final : public PlainLayer {
  public:
   explicit BatchNormalizationLayer(BatchNormalizationOptions options)
       : options_(std::move(options)) {

@@ -14,7 +14,7 @@ struct PoolSettings {
   std::string padding;
 };
 
-class PoolingLayer : public Layer {
+class PoolingLayer : public PlainLayer {
  public:
   PoolingLayer(const char* kind, const Op& op, PoolSettings settings, std::string given_name)
       : settings_(std::move(settings)), kind_(kind), op_(op) {
@@ -66,7 +66,7 @@ class AveragePooling2DLayer final : public PoolingLayer {
 
 // Volumes (D, H, W, C): first each plane as an image, then each column of planes. Padding counts in
 // neither, and a mean over a box is a mean of means: the number of elements is a product.
-class Pooling3DLayer final : public Layer {
+class Pooling3DLayer final : public PlainLayer {
  public:
   Pooling3DLayer(bool largest, Triple pool, Pooling3DOptions options)
       : largest_(largest),
@@ -121,7 +121,7 @@ class Pooling3DLayer final : public Layer {
 };
 
 // The whole image becomes one number a channel.
-class GlobalPooling2DLayer final : public Layer {
+class GlobalPooling2DLayer final : public PlainLayer {
  public:
   GlobalPooling2DLayer(bool largest, GlobalPooling2DOptions options)
       : largest_(largest), keepdims_(options.keepdims) {

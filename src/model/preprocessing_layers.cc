@@ -11,7 +11,7 @@
 namespace pl {
 namespace {
 
-class RescalingLayer final : public Layer {
+class RescalingLayer final : public PlainLayer {
  public:
   RescalingLayer(double factor, double offset, std::string given_name)
       : factor_(factor), offset_(offset) {
@@ -30,7 +30,7 @@ class RescalingLayer final : public Layer {
   double factor_, offset_;
 };
 
-class NormalizationLayer final : public Layer {
+class NormalizationLayer final : public PlainLayer {
  public:
   explicit NormalizationLayer(NormalizationOptions options) : options_(std::move(options)) {
     if (options_.mean.size() != options_.variance.size())
@@ -153,7 +153,7 @@ void NormalizationLayer::adapt(const Tensor& data) {
   weights_[1].initializer = values(options_.variance, places, "ones");
 }
 
-class RandomImageLayer final : public Layer {
+class RandomImageLayer final : public PlainLayer {
  public:
   RandomImageLayer(const char* kind, RandomImageOptions options, std::string given_name)
       : kind_(kind), options_(std::move(options)) {
@@ -200,7 +200,9 @@ LayerRef random_layer(const char* kind, RandomImageOptions options,
   options.fill_mode = given.fill_mode;
   options.interpolation = given.interpolation;
   options.fill_value = given.fill_value;
-  return LayerRef(std::make_shared<RandomImageLayer>(kind, std::move(options), given.name));
+  LayerRef layer(std::make_shared<RandomImageLayer>(kind, std::move(options), given.name));
+  layer->seed = given.seed;
+  return layer;
 }
 
 }  // namespace
@@ -218,7 +220,7 @@ void adapt(const LayerRef& normalization, const Tensor& data) {
                     std::string(normalization->kind()));
   layer->adapt(data);
 }
-LayerRef RandomFlip(std::string mode, std::string name) {
+LayerRef RandomFlip(std::string mode, RandomLayerOptions given) {
   if (mode != "horizontal" && mode != "vertical" && mode != "horizontal_and_vertical")
     throw UserError(
         "[RandomFlip] mode: expected 'horizontal', 'vertical' or 'horizontal_and_vertical', "
@@ -227,12 +229,12 @@ LayerRef RandomFlip(std::string mode, std::string name) {
   RandomImageOptions options{.kind = "flip"};
   if (mode != "vertical") options.first[1] = 1;
   if (mode != "horizontal") options.second[1] = 1;
-  return random_layer("RandomFlip", options, {.name = std::move(name)});
+  return random_layer("RandomFlip", options, {.seed = given.seed, .name = std::move(given.name)});
 }
-LayerRef RandomCrop(int64_t height, int64_t width, std::string name) {
+LayerRef RandomCrop(int64_t height, int64_t width, RandomLayerOptions given) {
   expect_positive("RandomCrop", "height and width", Pair(height, width));
   return random_layer("RandomCrop", {.kind = "crop", .size = {height, width}},
-                      {.name = std::move(name)});
+                      {.seed = given.seed, .name = std::move(given.name)});
 }
 LayerRef RandomRotation(Factor factor, RandomImageLayerOptions options) {
   return random_layer("RandomRotation", {.kind = "rotation", .first = factor.value}, options);

@@ -158,12 +158,12 @@ TEST_F(RandomLayers, NoiseHasItsMoments) {
   EXPECT_NEAR(times.mean, 1, 0.01);
   EXPECT_NEAR(times.variance, 0.25, 0.01);
   // AlphaDropout keeps mean 0 and variance 1.
-  const Tensor normal = random(shape, params_of(3), 77);
+  const Tensor normal = draw(shape, params_of(3), 77);
   const Moments alpha = moments_of(called(AlphaDropout(0.3), normal, true));
   EXPECT_NEAR(alpha.mean, 0, 0.02);
   EXPECT_NEAR(alpha.variance, 1, 0.03);
   const Moments uniform =
-      moments_of(random(shape, params_of(1), 5, {.distribution = "uniform", .a = -1, .b = 3}));
+      moments_of(draw(shape, params_of(1), 5, {.distribution = "uniform", .a = -1, .b = 3}));
   EXPECT_NEAR(uniform.mean, 1, 0.02);
   EXPECT_NEAR(uniform.variance, 16.0 / 12, 0.03);
 }

@@ -21,7 +21,7 @@ struct RecurrentConfig {
   bool trainable = true;
 };
 
-class RecurrentLayer : public Layer {
+class RecurrentLayer : public PlainLayer {
  public:
   explicit RecurrentLayer(RecurrentConfig config);
   const char* kind() const override { return config_.kind; }

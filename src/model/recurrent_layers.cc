@@ -222,7 +222,7 @@ std::vector<Symbolic> RecurrentLayer::connect(const std::shared_ptr<Layer>& self
 namespace {
 
 // One of the results behind the first of the layer in front of it.
-class MoreLayer final : public Layer {
+class MoreLayer final : public PlainLayer {
  public:
   MoreLayer(size_t at, Shape shape, bool masked)
       : at_(at), shape_(std::move(shape)), masked_(masked) {}

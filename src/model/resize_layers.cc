@@ -11,7 +11,7 @@ namespace pl {
 namespace {
 
 // Rows and columns of zeros around images, or taken off them.
-class Padding2DLayer final : public Layer {
+class Padding2DLayer final : public PlainLayer {
  public:
   Padding2DLayer(bool crop, Padding2D padding, std::string given_name)
       : crop_(crop), pads_(padding.value) {
@@ -48,7 +48,7 @@ void expect_interpolation(const char* layer, const std::string& interpolation) {
                     "received '" + interpolation + "'");
 }
 
-class UpSampling2DLayer final : public Layer {
+class UpSampling2DLayer final : public PlainLayer {
  public:
   UpSampling2DLayer(Pair size, UpSampling2DOptions options)
       : size_(size), options_(std::move(options)) {
@@ -77,7 +77,7 @@ class UpSampling2DLayer final : public Layer {
 };
 
 // The window in the middle; where images are smaller, the largest one with its shape, resized.
-class CenterCropLayer final : public Layer {
+class CenterCropLayer final : public PlainLayer {
  public:
   CenterCropLayer(Pair size, std::string given_name) : size_(size) {
     expect_positive("CenterCrop", "height and width", size_);
@@ -103,7 +103,7 @@ class CenterCropLayer final : public Layer {
   Pair size_;
 };
 
-class ResizingLayer final : public Layer {
+class ResizingLayer final : public PlainLayer {
  public:
   ResizingLayer(Pair size, ResizingOptions options) : size_(size), options_(std::move(options)) {
     expect_positive("Resizing", "height and width", size_);

@@ -13,6 +13,7 @@ void set_common(Layer& layer, const Options& o) {
   layer.name = o.name;
   set_dtype(layer, o.dtype);
   layer.trainable = o.trainable;
+  if constexpr (requires { o.seed; }) layer.seed = o.seed;
 }
 
 template <class Options>

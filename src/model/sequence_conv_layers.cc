@@ -9,7 +9,7 @@ namespace pl {
 namespace {
 
 // The layer over images has kernels (1, K, ...); Keras's over sequences have no 1 in front.
-class OverSequences final : public Layer {
+class OverSequences final : public PlainLayer {
  public:
   // `before`: positions of zeros in front, for 'causal'.
   OverSequences(const char* kind, const LayerRef& images, Dim before = 0)

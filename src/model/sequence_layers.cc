@@ -33,7 +33,7 @@ Shape shape_behind(const Op& op, const Shape& sequence, const Metas& others, con
   return {out[2], out[3]};
 }
 
-class Conv1DLayer final : public Layer {
+class Conv1DLayer final : public PlainLayer {
  public:
   Conv1DLayer(int64_t filters, int64_t kernel, Conv1DOptions options)
       : filters_(filters), kernel_(kernel), options_(std::move(options)) {
@@ -105,7 +105,7 @@ class Conv1DLayer final : public Layer {
   Conv1DOptions options_;
 };
 
-class Pooling1DLayer final : public Layer {
+class Pooling1DLayer final : public PlainLayer {
  public:
   Pooling1DLayer(bool largest, int64_t pool, Pooling1DOptions options)
       : largest_(largest), pool_(pool), options_(std::move(options)) {
@@ -139,7 +139,7 @@ class Pooling1DLayer final : public Layer {
 };
 
 // Everything but the batch and the channels becomes one number.
-class GlobalPoolingLayer final : public Layer {
+class GlobalPoolingLayer final : public PlainLayer {
  public:
   GlobalPoolingLayer(const char* kind, int axes, bool largest, GlobalPoolingOptions options)
       : kind_(kind), axes_(axes), largest_(largest), keepdims_(options.keepdims) {
@@ -177,7 +177,7 @@ class GlobalPoolingLayer final : public Layer {
   bool largest_, keepdims_;
 };
 
-class Padding1DLayer final : public Layer {
+class Padding1DLayer final : public PlainLayer {
  public:
   Padding1DLayer(bool crop, Padding1D padding, std::string given_name)
       : crop_(crop), pads_{0, 0, padding.value[0], padding.value[1]} {
@@ -202,7 +202,7 @@ class Padding1DLayer final : public Layer {
   std::array<int64_t, 4> pads_;
 };
 
-class UpSampling1DLayer final : public Layer {
+class UpSampling1DLayer final : public PlainLayer {
  public:
   UpSampling1DLayer(int64_t size, std::string given_name) : size_(size) {
     expect_positive("UpSampling1D", "size", size);

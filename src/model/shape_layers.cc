@@ -5,6 +5,7 @@
 #include "model/layers.h"
 #include "op/functions.h"
 #include "op/recorder.h"
+#include "op/step_params.h"
 
 namespace pl {
 namespace {
@@ -14,7 +15,7 @@ const Shape& expect_one(const std::vector<Shape>& in) {
   return in[0];
 }
 
-class FlattenLayer final : public Layer {
+class FlattenLayer final : public PlainLayer {
  public:
   explicit FlattenLayer(std::string given_name) { name = std::move(given_name); }
   const char* kind() const override { return "Flatten"; }
@@ -25,7 +26,7 @@ class FlattenLayer final : public Layer {
   }
 };
 
-class PermuteLayer final : public Layer {
+class PermuteLayer final : public PlainLayer {
  public:
   PermuteLayer(std::vector<int64_t> dims, std::string given_name) : dims_(std::move(dims)) {
     std::vector<bool> seen(dims_.size(), false);
@@ -58,7 +59,7 @@ class PermuteLayer final : public Layer {
   std::vector<int64_t> dims_;  // 1 is the first behind the batch
 };
 
-class RepeatVectorLayer final : public Layer {
+class RepeatVectorLayer final : public PlainLayer {
  public:
   RepeatVectorLayer(int64_t n, std::string given_name) : n_(n) {
     if (n < 1)
@@ -83,7 +84,7 @@ class RepeatVectorLayer final : public Layer {
 };
 
 // Positions whose features all equal mask_value are masked, and become 0.
-class MaskingLayer final : public Layer {
+class MaskingLayer final : public PlainLayer {
  public:
   MaskingLayer(double value, std::string given_name) : value_(value) {
     name = std::move(given_name);
@@ -116,7 +117,7 @@ class MaskingLayer final : public Layer {
   double value_;
 };
 
-class IdentityLayer final : public Layer {
+class IdentityLayer final : public PlainLayer {
  public:
   explicit IdentityLayer(std::string given_name) { name = std::move(given_name); }
   const char* kind() const override { return "Identity"; }
@@ -133,12 +134,14 @@ class LambdaLayer final : public Layer {
     name = std::move(given_name);
   }
   const char* kind() const override { return kind_.c_str(); }
+  bool calls_layers() const override { return kind_ == "Lambda"; }  // it may draw numbers
   // Traces the function once, on a batch that no dimension is likely to have.
   Shape build(const std::vector<Shape>& in) override {
     constexpr Dim kBatch = 7;
     Recorder recorder;
     RecorderScope scope(recorder);
     const SketchValues values(recorder);
+    const RandomScope random(recorder.input("step_params", step_params_meta(), false), 0);
     Tensors symbols;
     for (const Shape& shape : in)
       symbols.push_back(recorder.input("in", {Dtype::float32, shape.with_front(kBatch)}, true));

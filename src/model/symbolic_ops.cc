@@ -58,7 +58,79 @@ Symbolic operator-(const Symbolic& x) {
   return one("Negative", x, [](const Tensor& in) { return -in; });
 }
 
+Symbolic operator==(const Symbolic& a, const ops::Operand& b) {
+  return one("Equal", a, [b](const Tensor& x) { return ops::equal(x, b); });
+}
+Symbolic operator!=(const Symbolic& a, const ops::Operand& b) {
+  return one("NotEqual", a, [b](const Tensor& x) { return ops::not_equal(x, b); });
+}
+Symbolic operator<(const Symbolic& a, const Symbolic& b) {
+  return two("Less", a, b, [](const Tensor& x, const Tensor& y) { return x < y; });
+}
+Symbolic operator<(const Symbolic& a, const ops::Operand& b) {
+  return one("Less", a, [b](const Tensor& x) { return ops::less(x, b); });
+}
+Symbolic operator<=(const Symbolic& a, const ops::Operand& b) {
+  return one("LessEqual", a, [b](const Tensor& x) { return ops::less_equal(x, b); });
+}
+Symbolic operator>(const Symbolic& a, const Symbolic& b) { return b < a; }
+Symbolic operator>(const Symbolic& a, const ops::Operand& b) {
+  return one("Greater", a, [b](const Tensor& x) { return ops::greater(x, b); });
+}
+Symbolic operator>=(const Symbolic& a, const ops::Operand& b) {
+  return one("GreaterEqual", a, [b](const Tensor& x) { return ops::greater_equal(x, b); });
+}
+
 namespace ops {
+
+Symbolic equal(const Symbolic& a, const Symbolic& b) {
+  return two("Equal", a, b, [](const Tensor& x, const Tensor& y) { return ops::equal(x, y); });
+}
+Symbolic not_equal(const Symbolic& a, const Symbolic& b) {
+  return two("NotEqual", a, b,
+             [](const Tensor& x, const Tensor& y) { return ops::not_equal(x, y); });
+}
+Symbolic where(const Symbolic& condition, const Symbolic& a, const Symbolic& b) {
+  const auto run = [](const Tensors& in) { return ops::where(in[0], in[1], in[2]); };
+  return op_layer("Where", run)(std::vector<Symbolic>{condition, a, b});
+}
+Symbolic where(const Symbolic& condition, const Symbolic& a, const Operand& b) {
+  return two("Where", condition, a,
+             [b](const Tensor& c, const Tensor& x) { return ops::where(c, x, b); });
+}
+Symbolic where(const Symbolic& condition, const Operand& a, const Symbolic& b) {
+  return two("Where", condition, b,
+             [a](const Tensor& c, const Tensor& y) { return ops::where(c, a, y); });
+}
+Symbolic cast(const Symbolic& x, Dtype dtype) {
+  return one("Cast", x, [dtype](const Tensor& in) { return ops::cast(in, dtype); });
+}
+Symbolic cast(const Symbolic& x, const std::string& dtype) {
+  return one("Cast", x, [dtype](const Tensor& in) { return ops::cast(in, dtype); });
+}
+Symbolic one_hot(const Symbolic& labels, Dim num_classes) {
+  return one("OneHot", labels,
+             [num_classes](const Tensor& in) { return ops::one_hot(in, num_classes); });
+}
+Symbolic argmax(const Symbolic& x, int64_t axis, bool keepdims) {
+  return one("Argmax", x, [=](const Tensor& in) { return ops::argmax(in, axis, keepdims); });
+}
+Symbolic argmin(const Symbolic& x, int64_t axis, bool keepdims) {
+  return one("Argmin", x, [=](const Tensor& in) { return ops::argmin(in, axis, keepdims); });
+}
+Symbolic sort(const Symbolic& x, int64_t axis) {
+  return one("Sort", x, [axis](const Tensor& in) { return ops::sort(in, axis); });
+}
+Symbolic flip(const Symbolic& x, const Axis& axis) {
+  return one("Flip", x, [axis](const Tensor& in) { return ops::flip(in, axis); });
+}
+Symbolic cumsum(const Symbolic& x, int64_t axis) {
+  return one("Cumsum", x, [axis](const Tensor& in) { return ops::cumsum(in, axis); });
+}
+Symbolic einsum(const std::string& equation, const std::vector<Symbolic>& operands) {
+  const auto run = [equation](const Tensors& in) { return ops::einsum(equation, in); };
+  return op_layer("Einsum", run)(operands);
+}
 
 Symbolic abs(const Symbolic& x) {
   return one("Absolute", x, [](const Tensor& in) { return ops::abs(in); });
@@ -157,6 +229,20 @@ Symbolic squeeze(const Symbolic& x, const Axis& axis) {
 }
 Symbolic take(const Symbolic& x, int64_t index, int64_t axis) {
   return one("Take", x, [=](const Tensor& in) { return ops::take(in, index, axis); });
+}
+Symbolic slice(const Symbolic& x, const std::vector<Dim>& start, const std::vector<Dim>& size) {
+  return one("Slice", x, [=](const Tensor& in) { return ops::slice(in, start, size); });
+}
+Symbolic repeat(const Symbolic& x, int64_t times, int64_t axis) {
+  return one("Repeat", x, [=](const Tensor& in) { return ops::repeat(in, times, axis); });
+}
+std::vector<Symbolic> split(const Symbolic& x, int64_t sections, int64_t axis) {
+  std::vector<Symbolic> parts;
+  for (int64_t s = 0; s < sections; ++s)
+    parts.push_back(one("Split", x, [=](const Tensor& in) {
+      return ops::split(in, sections, axis)[static_cast<size_t>(s)];
+    }));
+  return parts;
 }
 Symbolic concatenate(const std::vector<Symbolic>& parts, int64_t axis) {
   const auto run = [axis](const Tensors& in) { return ops::concatenate(in, axis); };

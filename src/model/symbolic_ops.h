@@ -23,6 +23,16 @@ Symbolic operator/(const Symbolic& a, const ops::Operand& b);
 Symbolic operator/(const ops::Operand& a, const Symbolic& b);
 Symbolic operator-(const Symbolic& x);
 
+// Boolean.
+Symbolic operator==(const Symbolic& a, const ops::Operand& b);
+Symbolic operator!=(const Symbolic& a, const ops::Operand& b);
+Symbolic operator<(const Symbolic& a, const Symbolic& b);
+Symbolic operator<(const Symbolic& a, const ops::Operand& b);
+Symbolic operator<=(const Symbolic& a, const ops::Operand& b);
+Symbolic operator>(const Symbolic& a, const Symbolic& b);
+Symbolic operator>(const Symbolic& a, const ops::Operand& b);
+Symbolic operator>=(const Symbolic& a, const ops::Operand& b);
+
 namespace ops {
 
 Symbolic abs(const Symbolic& x);
@@ -48,6 +58,21 @@ Symbolic softmax(const Symbolic& x, int64_t axis = -1);
 Symbolic log_softmax(const Symbolic& x, int64_t axis = -1);
 Symbolic normalize(const Symbolic& x, int64_t axis = -1);
 
+Symbolic equal(const Symbolic& a, const Symbolic& b);
+Symbolic not_equal(const Symbolic& a, const Symbolic& b);
+Symbolic where(const Symbolic& condition, const Symbolic& a, const Symbolic& b);
+Symbolic where(const Symbolic& condition, const Symbolic& a, const Operand& b);
+Symbolic where(const Symbolic& condition, const Operand& a, const Symbolic& b);
+Symbolic cast(const Symbolic& x, Dtype dtype);
+Symbolic cast(const Symbolic& x, const std::string& dtype);
+Symbolic one_hot(const Symbolic& labels, Dim num_classes);
+Symbolic argmax(const Symbolic& x, int64_t axis, bool keepdims = false);
+Symbolic argmin(const Symbolic& x, int64_t axis, bool keepdims = false);
+Symbolic sort(const Symbolic& x, int64_t axis = -1);
+Symbolic flip(const Symbolic& x, const Axis& axis);
+Symbolic cumsum(const Symbolic& x, int64_t axis);
+Symbolic einsum(const std::string& equation, const std::vector<Symbolic>& operands);
+
 // Over axes behind the batch.
 Symbolic sum(const Symbolic& x, const Axis& axis, bool keepdims = false);
 Symbolic mean(const Symbolic& x, const Axis& axis, bool keepdims = false);
@@ -60,6 +85,9 @@ Symbolic transpose(const Symbolic& x, const std::vector<int64_t>& axes);
 Symbolic expand_dims(const Symbolic& x, int64_t axis);
 Symbolic squeeze(const Symbolic& x, const Axis& axis);
 Symbolic take(const Symbolic& x, int64_t index, int64_t axis);
+Symbolic slice(const Symbolic& x, const std::vector<Dim>& start, const std::vector<Dim>& size);
+Symbolic repeat(const Symbolic& x, int64_t times, int64_t axis);
+std::vector<Symbolic> split(const Symbolic& x, int64_t sections, int64_t axis);
 Symbolic concatenate(const std::vector<Symbolic>& parts, int64_t axis = -1);
 Symbolic stack(const std::vector<Symbolic>& parts, int64_t axis);
 

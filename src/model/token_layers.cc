@@ -8,7 +8,7 @@
 namespace pl {
 namespace {
 
-class ReshapeLayer final : public Layer {
+class ReshapeLayer final : public PlainLayer {
  public:
   explicit ReshapeLayer(std::vector<Dim> target) : target_(std::move(target)) {
     int open = 0;
@@ -51,7 +51,7 @@ class ReshapeLayer final : public Layer {
   std::vector<Dim> target_;
 };
 
-class ClassTokenLayer final : public Layer {
+class ClassTokenLayer final : public PlainLayer {
  public:
   explicit ClassTokenLayer(ClassTokenOptions options) : options_(std::move(options)) {
     check_initializer(options_.token_initializer);
@@ -79,7 +79,7 @@ class ClassTokenLayer final : public Layer {
   ClassTokenOptions options_;
 };
 
-class TakePositionLayer final : public Layer {
+class TakePositionLayer final : public PlainLayer {
  public:
   explicit TakePositionLayer(int64_t position) : position_(position) {
     if (position < 0)

@@ -28,7 +28,7 @@ Tensor by_images(const Tensor& x, const First& first, const Second& second) {
   return reshape(b, {s[0], depth, height, b.shape()[2], s[4]});
 }
 
-class Padding3DLayer final : public Layer {
+class Padding3DLayer final : public PlainLayer {
  public:
   Padding3DLayer(bool crop, Padding3D padding, std::string given_name)
       : crop_(crop), pads_(padding.value) {
@@ -70,7 +70,7 @@ class Padding3DLayer final : public Layer {
   std::array<int64_t, 6> pads_;  // before and behind: depth, height, width
 };
 
-class UpSampling3DLayer final : public Layer {
+class UpSampling3DLayer final : public PlainLayer {
  public:
   UpSampling3DLayer(Triple size, std::string given_name) : size_(size.value) {
     for (int64_t times : size_) expect_positive("UpSampling3D", "size", times);
@@ -99,7 +99,7 @@ class UpSampling3DLayer final : public Layer {
 
 // For each plane of the kernel the gradient of a convolution of images, run forwards; planes of the
 // results are moved to where they belong and added up.
-class Conv3DTransposeLayer final : public Layer {
+class Conv3DTransposeLayer final : public PlainLayer {
  public:
   Conv3DTransposeLayer(int64_t filters, Triple kernel, Conv3DTransposeOptions options)
       : filters_(filters), kernel_(kernel.value), options_(std::move(options)) {

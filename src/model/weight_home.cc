@@ -69,7 +69,7 @@ Shape build_layer(Layer& layer, const std::vector<Shape>& in) {
   for (Weight& weight : weights)
     if (!weight.owner && !weight.values) weight.values = std::make_shared<WeightHome>();
   layer.exchange_weights(std::move(weights));
-  if (layer.members().empty()) find_parts(layer, in);
+  if (layer.calls_layers() && layer.members().empty()) find_parts(layer, in);
   return out;
 }
 

@@ -22,7 +22,7 @@ LayerCall inner_call(const LayerCall& call, std::span<const Tensor> in,
   return inner;
 }
 
-class BidirectionalLayer final : public Layer {
+class BidirectionalLayer final : public PlainLayer {
  public:
   BidirectionalLayer(const RecurrentLayer& layer, const RecurrentLayer* other,
                      BidirectionalOptions options)
@@ -145,7 +145,7 @@ class BidirectionalLayer final : public Layer {
   Shape other_;  // of one sample of the backward layer's output
 };
 
-class TimeDistributedLayer final : public Layer {
+class TimeDistributedLayer final : public PlainLayer {
  public:
   explicit TimeDistributedLayer(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
     dtype = layer_->dtype;

@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 
+#include "backend/backend_in_scope.h"
 #include "base/error.h"
 #include "op/device_kernels.h"
 #include "op/observer.h"
@@ -80,23 +81,26 @@ bool on_host(const Tensors& in) {
   return true;
 }
 
-Tensors run_eagerly(const Op& op, const Tensors& in, const Attrs& attrs) {
-  if (Runtime* runtime = Runtime::current()) {
-    if (const auto& space = place_of(op, in)) return run_on(runtime->device(space), op, in, attrs);
-    const KernelCache::Found found = runtime->kernel(op, in, attrs);
-    if (on_host(in))
-      return run_kernel(op, in, found->out, found->kernel.get(), MemoryScope::current());
-    Tensors here;
-    for (const Tensor& tensor : in) here.push_back(moved(tensor, nullptr));
-    return run_kernel(op, here, found->out, found->kernel.get(), MemoryScope::current());
-  }
+// By a kernel of this call's own, on the backend in scope.
+Tensors run_prepared(const Op& op, const Tensors& in, const Attrs& attrs) {
   Metas metas;
   for (const Tensor& tensor : in) metas.push_back(tensor.meta());
   const Metas outs = op.infer(metas, attrs);
-  Backend& backend = BackendScope::current();
   std::unique_ptr<Kernel> kernel;
-  if (op.alias.empty()) kernel = prepare(op, {backend, metas, outs, attrs});
+  if (op.alias.empty()) kernel = prepare(op, {BackendScope::current(), metas, outs, attrs});
   return run_kernel(op, in, outs, kernel.get(), MemoryScope::current());
+}
+
+Tensors run_eagerly(const Op& op, const Tensors& in, const Attrs& attrs) {
+  if (!Runtime::current() && backend_in_scope()) return run_prepared(op, in, attrs);
+  Runtime& runtime = Runtime::here();
+  if (const auto& space = place_of(op, in)) return run_on(runtime.device(space), op, in, attrs);
+  const KernelCache::Found found = runtime.kernel(op, in, attrs);
+  const auto& memory = MemoryScope::current() ? MemoryScope::current() : runtime.values();
+  if (on_host(in)) return run_kernel(op, in, found->out, found->kernel.get(), memory);
+  Tensors here;
+  for (const Tensor& tensor : in) here.push_back(moved(tensor, nullptr));
+  return run_kernel(op, here, found->out, found->kernel.get(), memory);
 }
 
 // Which trace an op belongs to; null: it runs at once. In a trace that captures values every op is

@@ -1,7 +1,11 @@
 #include "op/batch_norm_gradient.h"
 
 #include "op/batch_norm.h"
+#include "op/cast.h"
 #include "op/infer.h"
+#include "op/pointwise.h"
+#include "op/reduce.h"
+#include "op/scale.h"
 
 namespace pl {
 namespace {
@@ -34,6 +38,56 @@ Metas add_relu_infer(const Metas& in, const Attrs& attrs) {
   Metas out = infer_of("batch_norm_add_relu_gradient", 6, in, attrs);
   if (in[5] != in[0]) reject("batch_norm_add_relu_gradient", "y of x's shape", in, attrs);
   out.push_back(in[0]);
+  return out;
+}
+
+// Sums and means over all but the channels, (C,).
+Tensor channel_sum(const Tensor& x) { return sum_to(x, Shape{x.shape().back()}); }
+Tensor channel_mean(const Tensor& x) { return scale(channel_sum(x), 1 / rows_of(x.shape())); }
+Tensor plus(const Tensor& a, const Tensor& b) { return a.defined() ? add(a, b) : b; }
+
+// With h = (x - mean) * r and r = 1 / sqrt(variance + epsilon):
+//   dx = gamma * r * (dy - mean(dy) - h * mean(dy * h)), dgamma = sum(dy * h), dbeta = sum(dy).
+// dx is linear and symmetric in dy. Answers for x, mean, variance, gamma and dy, the moments as
+// numbers of their own: what reaches x through them is batch_norm's gradient to say.
+Tensors gradient_gradient(const GradientCall& call) {
+  const Dtype dtype = call.in[0].dtype(), wide_dtype = call.in[1].dtype();
+  auto narrow = [&](const Tensor& x) { return cast(x, dtype); };
+  auto wide_of = [&](const Tensor& x) { return cast(x, wide_dtype); };
+  const Tensor &x = call.in[0], &dy = call.in[4];
+  const Tensor root = sqrt(scale(call.in[2], 1, call.attrs.real("epsilon")));
+  const Tensor reciprocal = divide(scale(root, 0, 1), root);
+  const Tensor r = narrow(reciprocal), gamma = narrow(call.in[3]);
+  const Tensor centred = subtract(x, narrow(call.in[1])), h = multiply(centred, r);
+  Tensor to_dy, to_h, to_r, to_gamma;  // what reaches them
+  if (const Tensor& u = call.dout[0]; u.defined()) {
+    const Tensor v = multiply(u, gamma);
+    const Tensor dy_h = channel_mean(multiply(dy, h)), v_h = channel_mean(multiply(v, h));
+    auto rest = [&](const Tensor& z, const Tensor& z_h) {
+      return subtract(subtract(z, channel_mean(z)), multiply(h, z_h));
+    };
+    const Tensor dy_rest = rest(dy, dy_h);
+    to_dy = multiply(rest(v, v_h), r);
+    to_gamma = channel_sum(multiply(multiply(u, dy_rest), r));
+    to_r = channel_sum(multiply(v, dy_rest));
+    to_h = negative(multiply(add(multiply(v, dy_h), multiply(dy, v_h)), r));
+  }
+  if (call.dout[1].defined()) {
+    to_dy = plus(to_dy, multiply(h, narrow(call.dout[1])));
+    to_h = plus(to_h, multiply(dy, narrow(call.dout[1])));
+  }
+  if (call.dout[2].defined())
+    to_dy = plus(to_dy.defined() ? to_dy : scale(dy, 0), narrow(call.dout[2]));
+  Tensors out(5);
+  out[4] = to_dy;
+  if (to_gamma.defined()) out[3] = wide_of(to_gamma);
+  if (to_h.defined()) {
+    out[0] = multiply(to_h, r);
+    out[1] = wide_of(negative(channel_sum(out[0])));
+    to_r = plus(to_r, channel_sum(multiply(to_h, centred)));
+    const Tensor cube = multiply(reciprocal, square(reciprocal));
+    out[2] = scale(multiply(wide_of(to_r), cube), -0.5);
+  }
   return out;
 }
 
@@ -107,6 +161,7 @@ const Op kBatchNormGradient{
     .name = "batch_norm_gradient",
     .summary = "gradients of batch_norm for its input, gamma and beta",
     .infer = infer,
+    .gradient = gradient_gradient,
     .in_place = kInPlace,
     .rows = rows,
     .wide_operands = wide_operands,

@@ -2,6 +2,7 @@
 #include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/argsort.h"
 #include "op/assign.h"
 #include "op/attention.h"
 #include "op/avg_pool.h"
@@ -21,6 +22,7 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/flip.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
 #include "op/gru.h"
@@ -162,6 +164,8 @@ std::span<const Op* const> catalogue() {
       &kCast,
       &kReshape,
       &kTranspose,
+      &kFlip,
+      &kArgsort,
       &kOneHot,
       &kFill,
       &kBroadcastTo,

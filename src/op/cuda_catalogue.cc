@@ -4,6 +4,7 @@
 #include "op/accumulate.h"
 #include "op/accuracy.h"
 #include "op/adam.h"
+#include "op/argsort.h"
 #include "op/assign.h"
 #include "op/attention.h"
 #include "op/avg_pool.h"
@@ -25,6 +26,7 @@
 #include "op/dropout.h"
 #include "op/embedding.h"
 #include "op/fill.h"
+#include "op/flip.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
 #include "op/gru.h"
@@ -179,6 +181,8 @@ const DeviceKernels& cuda_kernels() {
       of(kCast, "cuda", cuda::cast),
       of(kReshape, "cuda", cuda::copy_operand),
       of(kTranspose, "cuda", cuda::transpose),
+      of(kFlip, "cuda", cuda::flip),
+      of(kArgsort, "cuda", cuda::argsort),
       of(kOneHot, "cuda", cuda::one_hot),
       of(kFill, "cuda", cuda::fill),
       of(kBroadcastTo, "cuda", cuda::broadcast_to),

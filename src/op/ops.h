@@ -160,10 +160,23 @@ Tensor roll(const Tensor& x, int64_t shift, int64_t axis);
 // {before, behind} for each axis.
 Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, double value = 0);
 
+Tensor flip(const Tensor& x, const Axis& axis = {});
+
+// Order along an axis. Equal elements stay in their order, NaN comes last.
+Tensor argsort(const Tensor& x, int64_t axis = -1);  // int32
+Tensor sort(const Tensor& x, int64_t axis = -1);
+struct TopK {
+  Tensor values, indices;  // (..., k), the largest first; int32
+};
+TopK top_k(const Tensor& x, int64_t k);  // of the last axis
+
 // Products: matrices in the last two dimensions, the others broadcast; vectors as rows or columns.
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor dot(const Tensor& a, const Tensor& b);
 Tensor outer(const Tensor& a, const Tensor& b);
+// "bij,bjk->bik", "...d,de->...e", "ij->ji", "ij->": letters that the result lacks are summed over.
+// Without "->" the result has the letters that occur once, in their order.
+Tensor einsum(const std::string& equation, const Tensors& operands);
 
 Tensor softmax(const Tensor& x, int64_t axis = -1);
 Tensor log_softmax(const Tensor& x, int64_t axis = -1);
@@ -180,6 +193,7 @@ Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
 Tensor full_like(const Tensor& x, double value);
 Tensor arange(Dim stop, Dtype dtype = Dtype::int32);
+Tensor linspace(double start, double stop, Dim num, Dtype dtype = Dtype::float32);  // both ends
 Tensor eye(Dim n, Dtype dtype = Dtype::float32);
 
 }  // namespace ops

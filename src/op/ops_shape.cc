@@ -286,6 +286,10 @@ Tensor arange(Dim stop, Dtype dtype) {
   for (Dim n = 1; n < stop; n *= 2) counted = pl::concatenate({counted, counted + n}, 0);
   return counted.shape()[0] == stop ? counted : pl::slice(counted, 0, 0, stop);
 }
+Tensor linspace(double start, double stop, Dim num, Dtype dtype) {
+  const double step = num > 1 ? (stop - start) / static_cast<double>(num - 1) : 0;
+  return scale(arange(num, dtype), step, start);
+}
 Tensor eye(Dim n, Dtype dtype) { return pl::one_hot(arange(n), n, dtype); }
 
 }  // namespace ops

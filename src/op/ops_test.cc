@@ -150,6 +150,37 @@ std::map<std::string, Case> shapes() {
   };
 }
 
+std::map<std::string, Case> order_and_einsum() {
+  using T = const Tensor&;
+  using In = const Inputs&;
+  return {
+      {"flip", {[](T x, In) {
+         return ops::flip(x, 1) + ops::flip(x, {0, 2}) + ops::flip(x);
+       }}},
+      {"sort", {[](T x, In) { return ops::sort(x) + 2.0 * ops::sort(x, 1); }}},
+      {"argsort", {[](T x, In) { return as(ops::argsort(x) + 10 * ops::argsort(x, 0), x); }}},
+      {"top_k", {[](T x, In) { return ops::top_k(x, 3).values; }}},
+      {"top_k_indices", {[](T x, In) { return as(ops::top_k(ops::round(x), 4).indices, x); }}},
+      {"linspace", {[](T x, In) { return x * ops::linspace(-1, 2, 5); }}},
+      {"einsum", {[](T x, In in) {
+         return ops::einsum("abc,acd->adb", {x, in.b});
+       }}},
+      {"einsum_sum", {[](T x, In in) {
+         return ops::einsum("abc,abc->b", {x, in.y});
+       }}},
+      {"einsum_one", {[](T x, In) { return ops::einsum("abc->ca", {x}); }}},
+      {"einsum_dots", {[](T x, In in) {
+         return ops::einsum("...c,cd->d...", {x, in.m});
+       }}},
+      {"einsum_batch", {[](T x, In in) {
+         return ops::einsum("...ij,...kj->...ik", {x, in.y});
+       }}},
+      {"einsum_three", {[](T x, In in) {
+         return ops::einsum("abc, cd, abd -> ad", {x, in.m, ops::matmul(in.y, in.m)});
+       }}},
+  };
+}
+
 class Ops : public ::testing::Test {
  protected:
   Ops() : runtime_({.memory = "64MiB", .threads = 1}) {}
@@ -204,6 +235,37 @@ void agree(const std::map<std::string, Case>& cases) {
 TEST_F(Ops, ElementwiseFunctionsAgreeWithKeras) { agree(elementwise()); }
 TEST_F(Ops, ReductionsAgreeWithKeras) { agree(reductions()); }
 TEST_F(Ops, ShapeFunctionsAgreeWithKeras) { agree(shapes()); }
+
+TEST_F(Ops, OrderAndEinsumAgreeWithKeras) { agree(order_and_einsum()); }
+
+TEST_F(Ops, SortingPutsNaNLastAndKeepsEqualOnes) {
+  const double nan = std::nan("");
+  const Tensor x = constant({2, nan, 1, 2, -1});
+  EXPECT_EQ(to_vector(ops::argsort(x)), (std::vector<double>{4, 2, 0, 3, 1}));
+  EXPECT_EQ(to_vector(ops::top_k(x, 3).indices), (std::vector<double>{0, 3, 2}));
+  const Tensor whole = constant({3, 1, 2}, Dtype::int32);
+  EXPECT_EQ(to_vector(ops::sort(whole)), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(ops::sort(whole).dtype(), Dtype::int32);
+}
+
+TEST_F(Ops, EinsumSaysWhatItExpects) {
+  const Tensor x = constant({{1, 2}, {3, 4}});
+  auto words = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing thrown");
+  };
+  EXPECT_EQ(words([&] { ops::einsum("ij,jk->ik", {x}); }),
+            "[einsum] expected a part for each of 1 operands, received 'ij,jk->ik'");
+  EXPECT_EQ(words([&] { ops::einsum("ijk->i", {x}); }),
+            "[einsum] expected a letter for each of 2 dimensions of an operand, received 'ijk->i'");
+  EXPECT_EQ(words([&] { ops::einsum("ij->ik", {x}); }),
+            "[einsum] expected letters of operands in the result, received 'ij->ik'");
+  EXPECT_EQ(to_vector(ops::einsum("ji", {x})), (std::vector<double>{1, 3, 2, 4}));
+}
 
 TEST_F(Ops, DtypesMeetAsInKeras) {
   const Tensor whole = constant({1, 2, 3}, Dtype::int32), real = constant({0.5, 1, 2});

@@ -71,8 +71,8 @@ const Op kRandom{
     .samples = samples,
 };
 
-Tensor random(const Shape& shape, const Tensor& step_params, int64_t stream,
-              const RandomOptions& options, Dtype dtype, bool rows) {
+Tensor draw(const Shape& shape, const Tensor& step_params, int64_t stream,
+            const RandomOptions& options, Dtype dtype, bool rows) {
   Attrs attrs{{"shape", shape.dims()}, {"dtype", std::string(name_of(dtype))},
               {"stream", stream},      {"distribution", options.distribution},
               {"a", options.a},        {"b", options.b}};

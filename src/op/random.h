@@ -18,8 +18,8 @@ struct RandomOptions {
 
 // `stream`: a hash of the layer's path and call index. `rows`: dimension 0 counts the samples of
 // the batch being traced.
-Tensor random(const Shape& shape, const Tensor& step_params, int64_t stream,
-              const RandomOptions& options = {}, Dtype dtype = Dtype::float32, bool rows = false);
+Tensor draw(const Shape& shape, const Tensor& step_params, int64_t stream,
+            const RandomOptions& options = {}, Dtype dtype = Dtype::float32, bool rows = false);
 
 namespace cpu {
 std::unique_ptr<Kernel> random_reference(const PrepareCall&);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backend/devices.h"
-#include "base/error.h"
 
 namespace pl {
 namespace {
@@ -23,21 +23,32 @@ std::optional<Bytes> limit_of(const std::string& memory, const char* option) {
 
 }  // namespace
 
-Runtime::Runtime(const RuntimeOptions& options)
+Runtime::Runtime(const RuntimeOptions& options) : Runtime(options, Scope::whole) {}
+
+Runtime::Runtime(const RuntimeOptions& options, Scope scope)
     : backend_(options.threads),
       device_memory_(options.device_memory),
       memory_(std::make_shared<ValueMemory>(limit_of(options.memory, "memory"))),
       kernels_(backend_, memory_, kMostKernels,
-               std::min(kMostKernelBytes, memory_->room() / kKernelShare)),
-      memory_scope_(memory_),
-      backend_scope_(backend_),
-      previous_(current_runtime) {
-  current_runtime = this;
+               std::min(kMostKernelBytes, memory_->room() / kKernelShare)) {
+  if (scope == Scope::none) return;
+  memory_scope_.emplace(memory_);
+  backend_scope_.emplace(backend_);
+  previous_ = std::exchange(current_runtime, this);
 }
 
-Runtime::~Runtime() { current_runtime = previous_; }
+Runtime::~Runtime() {
+  if (backend_scope_) current_runtime = previous_;
+}
 
 Runtime* Runtime::current() { return current_runtime; }
+
+Runtime& Runtime::here() {
+  if (current_runtime) return *current_runtime;
+  static thread_local std::unique_ptr<Runtime> own;
+  if (!own) own.reset(new Runtime({}, Scope::none));
+  return *own;
+}
 
 KernelCache::Found Runtime::kernel(const Op& op, const Tensors& in, const Attrs& attrs) {
   backend_.use();
@@ -84,7 +95,7 @@ DeviceScope::DeviceScope(const std::string& name)
 DeviceScope::DeviceScope(std::shared_ptr<DeviceSpace> space)
     : space_(std::move(space)), previous_(current_device) {
   current_device = this;
-  if (space_ && current_runtime) current_runtime->device(space_);
+  if (space_) Runtime::here().device(space_);
 }
 DeviceScope::~DeviceScope() { current_device = previous_; }
 const DeviceScope* DeviceScope::current() { return current_device; }
@@ -99,11 +110,7 @@ const std::shared_ptr<DeviceSpace>& device_of(const Tensors& operands) {
 
 Tensor value_on(const std::shared_ptr<DeviceSpace>& space, const Meta& meta) {
   if (!space) return Tensor(meta);
-  if (!current_runtime)
-    throw UserError("[device] " + space->name() +
-                    ": expected a Runtime that lives while values are made there, received none; "
-                    "write pl::Runtime runtime; before");
-  return {meta, std::make_shared<Buffer>(meta.bytes(), current_runtime->device(space).memory)};
+  return {meta, std::make_shared<Buffer>(meta.bytes(), Runtime::here().device(space).memory)};
 }
 
 void copy_value(const Tensor& to, const Tensor& from) {

@@ -1,5 +1,6 @@
 // Runtime: what eager code runs on, threads and memory. While one lives, ops on values and tensors
-// made on its thread belong to it.
+// made on its thread belong to it. Where none lives, ops run on one of the thread's own, with all
+// cores and without a limit.
 //
 //   Runtime runtime({.memory = "64MiB"});
 //   const Tensor y = matmul(x, w);
@@ -40,11 +41,13 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   static Runtime* current();  // null when there is none
+  static Runtime& here();     // that, or the thread's own, from its first use to the thread's end
 
   CpuBackend& backend() { return backend_; }
   const std::shared_ptr<ValueMemory>& values() const { return memory_; }
   MemoryFigures memory() const { return memory_->figures(); }
   void trim();  // gives cached kernels and pages of dead values back to the system
+  int64_t next_draw() { return ++draws_; }  // of random numbers on values
   size_t cached_kernels() const { return kernels_.size(); }
 
   // Prepared for the call's operands and attributes, now or before.
@@ -55,14 +58,18 @@ class Runtime {
   MemoryFigures device_memory() const;  // of all of them
 
  private:
+  enum class Scope : uint8_t { whole, none };  // none: the thread's own
+  Runtime(const RuntimeOptions& options, Scope scope);
+
   CpuBackend backend_;
   std::string device_memory_;
   std::shared_ptr<ValueMemory> memory_;
   KernelCache kernels_;
   std::vector<std::unique_ptr<RuntimeDevice>> devices_;
-  MemoryScope memory_scope_;
-  BackendScope backend_scope_;
-  Runtime* previous_;
+  std::optional<MemoryScope> memory_scope_;
+  std::optional<BackendScope> backend_scope_;
+  Runtime* previous_ = nullptr;
+  int64_t draws_ = 0;
 };
 
 // The device on which ops run while it is in scope: "cpu", "cuda", "cuda:1", or TensorFlow's

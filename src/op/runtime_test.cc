@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
@@ -75,16 +76,24 @@ TEST(Runtime, Nests) {
   EXPECT_THROW(square(big), DoesNotFit);
 }
 
-TEST(Runtime, WithoutOneOpsSayWhatIsMissing) {
-  const Tensor x = ramp({3});
-  try {
-    square(x);
-    ADD_FAILURE() << "nothing thrown";
-  } catch (const UserError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "[backend] expected a Runtime that lives while ops run on values, received none; "
-              "write pl::Runtime runtime; before them");
+// As after model.predict(): nobody thinks of a Runtime there.
+TEST(Runtime, WithoutOneOpsRunOnTheThreadsOwn) {
+  EXPECT_EQ(Runtime::current(), nullptr);
+  const Tensor y = square(fill({3}, 2.0));
+  EXPECT_EQ(y.data_as<float>()[2], 4);
+  EXPECT_EQ(Runtime::current(), nullptr);
+  const Bytes used = Runtime::here().memory().used;
+  EXPECT_GT(used, 0);
+  {
+    Runtime inner({.memory = "1MiB", .threads = 1});
+    EXPECT_EQ(&Runtime::here(), &inner);
+    EXPECT_THROW(fill({512 * 1024}, 2.0), DoesNotFit);
   }
+  std::thread([&] {
+    EXPECT_EQ(Runtime::here().memory().used, 0) << "each thread has its own";
+    EXPECT_EQ(square(y).data_as<float>()[2], 16);
+  }).join();
+  EXPECT_EQ(Runtime::here().memory().used, used);
 }
 
 TEST(Device, NamesAndWhatIsMissing) {

@@ -13,6 +13,13 @@
 
 namespace pl {
 
+GradientsAndVariables zip(const Tensors& gradients, const std::vector<Variable>& variables) {
+  GradientsAndVariables list;
+  for (size_t i = 0; i < variables.size() && i < gradients.size(); ++i)
+    list.emplace_back(gradients[i], variables[i]);
+  return list;
+}
+
 struct SlotVariables {
   int64_t iterations = 0;
   std::vector<Variable> shared;

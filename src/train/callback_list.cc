@@ -80,7 +80,11 @@ std::unique_ptr<Checkpoint> find_resume(const std::vector<CallbackRef>& callback
 }
 
 CallbackList::CallbackList(ModelInTraining& model, const Checkpoint* from)
-    : model_(model), from_(from), batch_logs_(model.metrics), test_logs_(model.test_metrics) {
+    : model_(model),
+      executed_(model.compiled.steps_per_execution),
+      from_(from),
+      batch_logs_(model.metrics),
+      test_logs_(model.test_metrics) {
   for (const CallbackRef& callback : model.callbacks) callback->model = &model;
   if (!from) return;
   TrainState state = train_state_from(from->state(), from->folder());
@@ -115,6 +119,7 @@ void CallbackList::on_epoch_begin(int64_t epoch, int64_t, int64_t, int64_t done)
 }
 
 void CallbackList::on_step_begin(int64_t epoch_step) {
+  if (!begins(epoch_step)) return;
   for (const CallbackRef& callback : model_.callbacks)
     callback->on_train_batch_begin(epoch_step, none_);
 }
@@ -133,6 +138,7 @@ Logs& CallbackList::BatchLogs::fill(double loss, const std::vector<double>& metr
 }
 
 void CallbackList::on_step(const StepEvent& event) {
+  if (!ends(event.epoch_step - 1) && event.epoch_step != event.epoch_steps) return;
   Logs& logs = batch_logs_.fill(event.mean_loss, event.mean_metrics);
   for (const CallbackRef& callback : model_.callbacks)
     callback->on_train_batch_end(event.epoch_step - 1, logs);
@@ -143,16 +149,22 @@ void CallbackList::on_test_begin() {
 }
 
 void CallbackList::on_test_step_begin(int64_t step) {
+  if (!begins(step)) return;
   for (const CallbackRef& callback : model_.callbacks) callback->on_test_batch_begin(step, none_);
 }
 
 void CallbackList::on_test_step(int64_t step, const Evaluated& so_far) {
   Logs& logs = test_logs_.fill(so_far.loss, so_far.metrics);
+  open_ = ends(step) ? -1 : step;
+  if (open_ >= 0) return;
   for (const CallbackRef& callback : model_.callbacks) callback->on_test_batch_end(step, logs);
 }
 
 void CallbackList::on_test_end(const Evaluated& evaluated) {
   Logs& logs = test_logs_.fill(evaluated.loss, evaluated.metrics);
+  if (open_ >= 0)
+    for (const CallbackRef& callback : model_.callbacks) callback->on_test_batch_end(open_, logs);
+  open_ = -1;
   for (const CallbackRef& callback : model_.callbacks) callback->on_test_end(logs);
 }
 
@@ -161,15 +173,22 @@ void CallbackList::on_predict_begin() {
 }
 
 void CallbackList::on_predict_step_begin(int64_t step) {
+  if (!begins(step)) return;
   for (const CallbackRef& callback : model_.callbacks)
     callback->on_predict_batch_begin(step, none_);
 }
 
 void CallbackList::on_predict_step(int64_t step) {
+  open_ = ends(step) ? -1 : step;
+  if (open_ >= 0) return;
   for (const CallbackRef& callback : model_.callbacks) callback->on_predict_batch_end(step, none_);
 }
 
 void CallbackList::on_predict_end() {
+  if (open_ >= 0)
+    for (const CallbackRef& callback : model_.callbacks)
+      callback->on_predict_batch_end(open_, none_);
+  open_ = -1;
   for (const CallbackRef& callback : model_.callbacks) callback->on_predict_end(none_);
 }
 

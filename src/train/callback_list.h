@@ -59,7 +59,14 @@ class CallbackList : public TrainObserver {
     std::vector<double*> values;  // loss, metrics
   };
 
+  // Keras's steps_per_execution: batches [i * n, (i + 1) * n) are one to callbacks, known by the
+  // number of the first when they begin and of the last when they end.
+  bool begins(int64_t batch) const { return batch % executed_ == 0; }
+  bool ends(int64_t batch) const { return (batch + 1) % executed_ == 0; }
+
   ModelInTraining& model_;
+  const int64_t executed_;
+  int64_t open_ = -1;  // a batch of evaluation or prediction whose end nobody has seen yet
   const Checkpoint* from_;
   std::string warning_;
   BatchLogs batch_logs_, test_logs_;

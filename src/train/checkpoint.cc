@@ -124,14 +124,19 @@ void Checkpoint::verify(const VariableLayout& layout) const {
                       ", received " + (found ? found->meta.text() : "none") + " in " + folder_ +
                       "; it is of another model, dtype or optimizer");
   }
-  std::array<char, 64 * kKiB> piece;
-  for (const auto& [name, saved] : hashes_) {
-    const auto* found = tensors_->find(name);
-    if (!found) throw damaged(tensors_->path(), "a tensor '" + name.substr(0, 200) + "'", "none");
+  for (const auto& [name, saved] : hashes_)
     if (!layout.find(name) && !name.starts_with(kCallbackTensors))
       throw DataError("[checkpoint] " + folder_ + ": expected the model's variables only, " +
                       "received also '" + name.substr(0, 200) +
                       "'; it is of another model, dtype or optimizer");
+  verify_bytes();
+}
+
+void Checkpoint::verify_bytes() const {
+  std::array<char, 64 * kKiB> piece;
+  for (const auto& [name, saved] : hashes_) {
+    const auto* found = tensors_->find(name);
+    if (!found) throw damaged(tensors_->path(), "a tensor '" + name.substr(0, 200) + "'", "none");
     Xxh3 hash;
     for (Bytes at = 0; at < found->bytes;) {
       const Bytes bytes = std::min<Bytes>(found->bytes - at, piece.size());

@@ -40,6 +40,7 @@ class Checkpoint {
   // Throws DataError unless the variables are the layout's, naming the first that is not, and each
   // tensor has the bytes it was saved with. Reads every byte once, through a small buffer.
   void verify(const VariableLayout& layout) const;
+  void verify_bytes() const;  // the latter alone
   void load(Variables& variables) const;
 
  private:

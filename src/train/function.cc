@@ -201,11 +201,7 @@ class FunctionTraces {
 
   FunctionCore::Results call(const FunctionKey& key, const Tensors& tensors,
                              const FunctionCore::Body& body) {
-    Runtime* runtime = Runtime::current();
-    if (!runtime)
-      throw UserError("[function] " + options_.name +
-                      ": expected a Runtime that lives while it is called, received none; write "
-                      "pl::Runtime runtime; before");
+    Runtime* runtime = &Runtime::here();
     if (!observing().empty() && std::any_of(observing().begin(), observing().end(),
                                             [](const OpObserver* o) { return o->recording(); }))
       throw UserError("[function] " + options_.name +

@@ -105,16 +105,21 @@ class Means {
     for (std::vector<double>& state : states_)
       for (double& number : state) number = *next++;
   }
-  double mean_loss() const { return loss_ / samples; }
-  size_t terms() const { return logs_.size(); }
+  // Of a loss that a step tracks itself (metrics::Mean), what that makes of it.
+  double mean_loss() const { return tracks_loss() ? logs_[0].result(states_[0]) : loss_ / samples; }
+  size_t terms() const { return logs_.size() - (tracks_loss() ? 1 : 0); }
   void write_terms(std::vector<double>& out) const {
-    for (size_t t = 0; t < logs_.size(); ++t)
-      out[t] = logs_[t].result ? logs_[t].result(states_[t]) : states_[t][1] / states_[t][0];
+    const size_t first = tracks_loss() ? 1 : 0;
+    for (size_t t = first; t < logs_.size(); ++t)
+      out[t - first] =
+          logs_[t].result ? logs_[t].result(states_[t]) : states_[t][1] / states_[t][0];
   }
 
   double samples = 0;
 
  private:
+  bool tracks_loss() const { return !logs_.empty() && logs_[0].name == "loss"; }
+
   const std::vector<LogTerm>& logs_;
   double loss_ = 0;
   std::vector<std::vector<double>> states_;  // as the log's terms

@@ -1,16 +1,15 @@
-// Model: construction, compile, and its weights. Running it is model_run.cc.
+// Model: construction, compile, and what it is made of. Its weights are model_weights.cc, running
+// it is model_fit.cc and model_run.cc.
 #include "train/model.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "backend/devices.h"
 #include "base/error.h"
 #include "model/nested.h"
 #include "op/runtime.h"
-#include "train/checkpoint.h"
+#include "train/compile_heads.h"
 #include "train/model_state.h"
-#include "train/weights.h"
 
 namespace pl {
 
@@ -70,81 +69,6 @@ void Model::build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dt
 
 namespace {
 
-// Puts what was given by name in the order of the outputs; `otherwise` for those that are not
-// named.
-template <class T>
-std::vector<T> by_output(const std::vector<std::pair<std::string, T>>& named,
-                         const std::vector<std::string>& outputs, const T& otherwise,
-                         const char* what) {
-  std::vector<T> list(outputs.size(), otherwise);
-  for (const auto& [name, value] : named) {
-    const auto at = std::find(outputs.begin(), outputs.end(), name);
-    if (at == outputs.end()) {
-      std::string known;
-      for (const std::string& output : outputs) known += (known.empty() ? "" : ", ") + output;
-      throw UserError("[compile] " + std::string(what) + ": expected names of outputs (" + known +
-                      "), received '" + name + "'");
-    }
-    list[static_cast<size_t>(at - outputs.begin())] = value;
-  }
-  return list;
-}
-
-void expect_count(const char* what, size_t outputs, size_t given) {
-  if (given != outputs)
-    throw UserError("[compile] " + std::string(what) + ": expected one for each of " +
-                    std::to_string(outputs) + " outputs, received " + std::to_string(given));
-}
-
-std::vector<MetricList> metrics_of(const MetricChoices& choices,
-                                   const std::vector<std::string>& outputs, const char* what) {
-  if (!choices.in_order.empty()) {
-    expect_count(what, outputs.size(), choices.in_order.size());
-    return choices.in_order;
-  }
-  if (choices.only.empty()) return by_output(choices.by_name, outputs, MetricList(), what);
-  if (outputs.size() == 1) return {choices.only};
-  if (choices.only.size() != outputs.size())
-    throw UserError("[compile] " + std::string(what) + ": expected lists by the outputs' names, " +
-                    "{{\"" + outputs[0] + "\", {\"accuracy\"}}}, received one list for " +
-                    std::to_string(outputs.size()) + " outputs");
-  std::vector<MetricList> each;
-  for (const Metric& metric : choices.only) each.push_back({metric});
-  return each;
-}
-
-// `outputs`: their names.
-// `custom`: it may have no loss.
-std::vector<Head> make_heads(const CompileOptions& options, const std::vector<std::string>& outputs,
-                             bool custom) {
-  const LossChoices& loss = options.loss;
-  std::vector<LossChoice> losses = loss.in_order;
-  if (loss.every) losses.assign(outputs.size(), *loss.every);
-  if (!loss.by_name.empty()) losses = by_output(loss.by_name, outputs, LossChoice(), "loss");
-  if (custom && losses.empty()) losses.resize(outputs.size());
-  expect_count("loss", outputs.size(), losses.size());
-  std::vector<double> weights = options.loss_weights.in_order;
-  if (weights.empty())
-    weights = by_output(options.loss_weights.by_name, outputs, 1.0, "loss_weights");
-  expect_count("loss_weights", outputs.size(), weights.size());
-  const auto metrics = metrics_of(options.metrics, outputs, "metrics");
-  const auto weighted = metrics_of(options.weighted_metrics, outputs, "weighted_metrics");
-  std::vector<Head> heads;
-  bool any = false;
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    heads.push_back({losses[o].value, weights[o], metrics[o], weighted[o]});
-    if (!heads[o].loss) continue;
-    any = true;
-    check_loss(*heads[o].loss);
-    if (heads[o].loss->reduction == "none")
-      throw UserError("[compile] " + heads[o].loss->name +
-                      ": expected a reduction to one number for training, received 'none'");
-  }
-  if (!any && !custom)
-    throw UserError("[compile] loss: expected one, such as \"sparse_categorical_crossentropy\"");
-  return heads;
-}
-
 // The one asked for, or the one in scope.
 std::shared_ptr<DeviceSpace> device_for(const CompileOptions& options) {
   std::string name = options.device;
@@ -176,6 +100,9 @@ void Model::compile(const CompileOptions& options) {
         "[compile] dtype: expected float32, float64, kMixedBfloat16 or kMixedFloat16, received " +
         std::string(name_of(options.dtype.variable)) + " variables and " +
         std::string(name_of(options.dtype.compute)) + " computation");
+  if (options.steps_per_execution < 1)
+    throw UserError("[compile] steps_per_execution: expected 1 or more, received " +
+                    std::to_string(options.steps_per_execution));
   const Dtype existing = state_->existing_dtype().value_or(options.dtype.variable);
   if (options.dtype.variable != existing)
     throw UserError("[compile] dtype: expected " + std::string(name_of(existing)) +
@@ -189,6 +116,7 @@ void Model::compile(const CompileOptions& options) {
       Compiled{optimizer, Loss{}, MetricList{}, options.dtype, std::move(heads), options.remat};
   state_->compiled->run_eagerly = options.run_eagerly;
   state_->compiled->fuse = options.fuse;
+  state_->compiled->steps_per_execution = options.steps_per_execution;
   optimizer->inner().fitted = 0;
   state_->last.reset();  // before the device that it is for
   state_->held_session.reset();
@@ -283,121 +211,6 @@ int64_t Model::iterations() const {
 Optimizer& Model::optimizer() {
   state_->require_compiled("optimizer");
   return state_->compiled->optimizer->inner();
-}
-
-void Model::save_weights(const std::string& path) {
-  state_->require_built("save_weights");
-  pl::save_weights(path, state_->weights());
-}
-
-void Model::load_weights(const std::string& path) {
-  state_->require_built("load_weights");
-  if (has_checkpoint(path)) {
-    const Checkpoint checkpoint(path);
-    check_weights(checkpoint.tensors(), state_->layout(false), true);
-    pl::load_weights(checkpoint.tensors(), state_->weights_to_write());
-    return;
-  }
-  const SafetensorsFile file(path);
-  check_weights(file, state_->layout(false));
-  pl::load_weights(file, state_->weights_to_write());
-}
-
-void Model::save_checkpoint(const std::string& folder) {
-  state_->require_built("save_checkpoint");
-  const Compiled compiled = state_->settings();
-  TrainState saved;
-  saved.identity = {.model = state_->name,
-                    .optimizer = compiled.optimizer ? compiled.optimizer->name() : "",
-                    .dtype = std::string(name_of(compiled.dtype))};
-  saved.steps_before = state_->steps;
-  saved.epochs_before = state_->epochs;
-  if (compiled.optimizer) saved.learning_rate = compiled.optimizer->inner().learning_rate;
-  write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
-}
-
-void Model::load_checkpoint(const std::string& folder) {
-  state_->require_built("load_checkpoint");
-  const Checkpoint checkpoint(folder);
-  const TrainState saved = train_state_from(checkpoint.state(), folder);
-  // A model that was never trained has no optimiser state to save.
-  const VariableLayout weights = state_->layout(false);
-  bool with_slots = false;
-  for (const auto& entry : checkpoint.tensors().entries())
-    if (!entry.name.starts_with(kCallbackTensors) && !weights.find(entry.name)) with_slots = true;
-  if (with_slots) state_->require_compiled("load_checkpoint");
-  const VariableLayout layout = with_slots ? state_->layout(true) : weights;
-  checkpoint.verify(layout);
-  state_->held_session.reset();
-  Variables& variables = state_->weights_to_write();
-  variables.adopt(layout);
-  checkpoint.load(variables);
-  state_->last.reset();
-  state_->fresh_optimizer = !with_slots;
-  state_->steps = saved.steps_before + saved.position.steps;
-  state_->epochs = saved.epochs_before + saved.position.epoch - 1;
-  if (with_slots) state_->compiled->optimizer->inner().learning_rate = saved.learning_rate;
-  if (state_->compiled) state_->compiled->optimizer->inner().fitted = iterations();
-}
-
-std::vector<WeightInfo> Model::weights() {
-  state_->require_built("weights");
-  std::vector<WeightInfo> list;
-  for (const NetworkWeight& weight : state_->network.weights())
-    list.push_back(
-        {weight.path, {state_->settings().dtype.variable, weight.shape}, weight.trainable});
-  return list;
-}
-
-Tensors Model::get_weights() {
-  state_->require_built("get_weights");
-  state_->require_weights();
-  Tensors values;
-  for (size_t i = 0; i < state_->network.weights().size(); ++i) {
-    VariableState& variable = *state_->home(i).variable;
-    std::memcpy(values.emplace_back(variable.meta).data(), variable.current().data(),
-                static_cast<size_t>(variable.meta.bytes()));
-  }
-  return values;
-}
-
-void Model::reset_state(const std::string& layer) {
-  state_->require_built("reset_state");
-  bool found = false;
-  for (size_t i = 0; i < state_->network.weights().size(); ++i) {
-    const NetworkWeight& weight = state_->network.weights()[i];
-    const bool named =
-        layer.empty() || ("/" + weight.path).find("/" + layer + "/") != std::string::npos;
-    if (!weight.carried || !named) continue;
-    found = true;
-    if (!state_->variables) continue;  // they start as zeros
-    Variables& variables = *state_->variables;
-    state_->weight_handles()[i].state()->writable();
-    variables.stepped();
-    std::memset(variables.at(i), 0,
-                static_cast<size_t>(variables.layout().entries[i].meta.bytes()));
-    variables.written();
-    state_->weight_handles()[i].state()->wrote();
-  }
-  if (!found && !layer.empty())
-    throw UserError("[reset_state] " + layer + ": expected a stateful layer of " + state_->name +
-                    ", received none");
-}
-
-void Model::set_weights(const Tensors& values) {
-  const std::vector<WeightInfo> list = weights();
-  if (values.size() != list.size())
-    throw UserError("[set_weights] expected " + std::to_string(list.size()) +
-                    " tensors, received " + std::to_string(values.size()));
-  for (size_t i = 0; i < list.size(); ++i)
-    if (values[i].meta() != list[i].meta)
-      throw UserError("[set_weights] " + list[i].path + ": expected " + list[i].meta.text() +
-                      ", received " + values[i].meta().text());
-  for (const Tensor& value : values) value.data();  // a symbol is refused before anything changes
-  Variables& variables = state_->weights_to_write();
-  for (size_t i = 0; i < list.size(); ++i)
-    std::memcpy(variables.at(i), values[i].data(), static_cast<size_t>(list[i].meta.bytes()));
-  variables.written();
 }
 
 }  // namespace pl

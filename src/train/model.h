@@ -100,6 +100,9 @@ struct CompileOptions {
   // what plan() says of such a run is an upper bound, that of the ops as they are called with every
   // value that a tape holds, and not the bytes that are then used.
   bool run_eagerly = false;
+  // Callbacks see batches in steps of so many: on_train_batch_begin before the first of them, and
+  // on_train_batch_end behind the last. Steps are planned one by one in any case.
+  int64_t steps_per_execution = 1;
   Policy dtype = Dtype::float32;  // float32, float64, kMixedBfloat16 or kMixedFloat16
   // Checkpointing by hand, beside what the planner does: layers, by path or pattern ("block_*"),
   // or "full", whose activations are computed again for the backward part. See model/remat.h.
@@ -317,6 +320,7 @@ class Model {
   // For shapes of one sample; without it a model is built by the first data it sees. `dtypes`: of
   // the data, for a class derived from Model that reads integers.
   void build(const Shape& input);
+  void build(std::initializer_list<Dim> input) { build(Shape(input)); }  // build({28, 28, 1})
   void build(const std::vector<Shape>& inputs, const std::vector<Dtype>& dtypes = {});
 
   // On values (in a Runtime), or on symbols in pl::function: x (B, ...) with the model's weights,
@@ -327,6 +331,10 @@ class Model {
   // model's.
   std::vector<Variable> variables();
   std::vector<Variable> trainable_variables();
+
+  // What regularizers and layers' add_loss() give, of the last call: of the forward pass, in a step
+  // (where compute_loss() has them already).
+  Tensors losses();
 
   // Keras's optimizer.iterations, Adam's t: updates since compile(). As many steps as
   // gradient_accumulation_steps says are one update; one that loss scaling left out is none.
@@ -352,9 +360,6 @@ class Model {
   // For these: compile()'s losses of a prediction, with what regularizers add; its metrics.
   Tensor compute_loss(const StepData& data, const Tensor& y_pred);
   Tensor compute_loss(const StepData& data, const Tensors& y_pred);
-  // What regularizers and layers' add_loss() give, of the forward pass in this step; compute_loss()
-  // has them already.
-  Tensors losses();
   TensorLogs compute_metrics(const StepData& data, const Tensor& y_pred);
   TensorLogs compute_metrics(const StepData& data, const Tensors& y_pred);
   std::shared_ptr<ModelState> state_;  // shared with models that were made of this one

@@ -2,7 +2,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "model/function_layer.h"
 #include "model/layer_context.h"
+#include "model/regularizer.h"
 #include "op/cast.h"
 #include "train/function_trace.h"
 #include "train/model.h"
@@ -244,8 +246,10 @@ Tensors Model::operator()(const Tensors& xs, bool training) {
   for (size_t i = 0; i < xs.size(); ++i)
     in.push_back(
         cast(xs[i], network.vocabulary(i) > 0 ? Dtype::int32 : network.input_compute(i, compute)));
+  NetworkNotes notes;
   const Tensors y =
-      network.call(in, weights, training, step_params(*state_, xs[0].shape()[0]), compute);
+      network.call(in, weights, training, step_params(*state_, xs[0].shape()[0]), compute, &notes);
+  state_->called_losses = std::move(notes.losses);
   for (size_t i = 0; i < all.size() && !VariableTracer::current(); ++i)
     if (moves(i)) all[i].state()->wrote();
   return y;
@@ -278,7 +282,19 @@ Tensor Model::compute_loss(const StepData& data, const Tensors& y_pred) {
   return step_of(*state_, "compute_loss").loss(data, y_pred);
 }
 
-Tensors Model::losses() { return step_of(*state_, "losses").losses(); }
+Tensors Model::losses() {
+  if (StepScope* step = StepScope::current(); step && step->runs(state_.get()))
+    return step->losses();
+  Tensors list;
+  const std::vector<Variable> all = variables();
+  for (size_t w = 0; w < all.size(); ++w) {
+    const std::string& regularizer = state_->network.weights()[w].regularizer;
+    if (!regularizer.empty() && all[w].trainable())
+      list.push_back(penalty(regularizer, all[w].value()));
+  }
+  list.insert(list.end(), state_->called_losses.begin(), state_->called_losses.end());
+  return list;
+}
 TensorLogs Model::compute_metrics(const StepData& data, const Tensor& y_pred) {
   return compute_metrics(data, Tensors{y_pred});
 }

@@ -1,5 +1,4 @@
-// What a Model holds between calls, and the way of one call from data to a running Session.
-// Internal to model*.cc.
+// What a Model holds between calls. Internal to model*.cc.
 #pragma once
 
 #include <functional>
@@ -49,6 +48,7 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::function<LayerRef(std::vector<Dtype>)> subclass = nullptr;  // its call() as a layer
   std::function<TensorLogs(const StepData&)> step = nullptr;  // its train_step() or test_step()
   int64_t eager_calls = 0;
+  Tensors called_losses;          // what layers added in the last call on tensors
   std::vector<Variable> handles;  // as the network's weights, when somebody last asked for them
   std::shared_ptr<Layer> member;  // this model in call() of another
   // Of a step of the model's own: all variables of its graph, once it was traced.
@@ -112,63 +112,6 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::shared_ptr<Variables> make_variables(VariableLayout layout, Bytes capacity) const;
   void move_variables();  // to where it was compiled for; slots stay behind
   void add_member(const std::shared_ptr<Layer>& layer, const std::vector<Shape>& in);
-};
-
-// One call of fit (train), evaluate or predict. Null data: as many samples as a batch has, as the
-// model would like them.
-class ModelCall {
- public:
-  struct Needs {
-    StepKind kind;
-    Source* data = nullptr;
-    Source* validation = nullptr;
-    int64_t batch = 32;
-    int64_t validation_batch = 0;  // 0: as batch
-    int64_t steps = 0;             // of evaluate and predict: batches; 0: all
-    int64_t validation_steps = 0;
-    int threads = 0;
-    std::optional<double> x_scale = std::nullopt;
-    Bytes extra_bytes = 0;  // that the caller holds besides
-    Switches switches = {};
-    std::vector<CallbackRef> callbacks = {};
-  };
-  // Builds the network if need be; throws UserError or DataError when data and model do not match.
-  ModelCall(ModelState& state, const Needs& needs);
-
-  int64_t batch() const { return batch_; }
-  int64_t validation_batch() const { return needs_.validation_batch; }
-  // Plans, unless the last call's plan serves.
-  PlanReport plan(const Budget& budget, bool want_max_batch);
-  // After plan(): checks the room, brings the variables into place, reserves.
-  Session start(const PlanReport& report, uint64_t seed);
-  // After plan().
-  const SessionPlan& session_plan() const { return session_ ? session_->plan() : *plan_; }
-  const VariableLayout& layout() const { return layout_; }
-  const Compiled& compiled() const { return compiled_; }
-  // After plan(): the training step of another network or of other settings, planned likewise.
-  SessionPlan plan_other(const Network& network, const Compiled& compiled) const;
-  // After start() or plan(): leaves the plan with the model for the next call.
-  void keep_plan(SessionPlan plan);
-  void keep_plan() { keep_plan(std::move(*plan_)); }
-  void keep(Session session);  // the same, or all of it
-
- private:
-  PlanKey key(int64_t batch) const;
-  void make_plan(const PlanKey& wanted, PlanOptions& options, bool want_max_batch);
-  SessionPlan plan_for(const PlanKey& key, const PlanOptions& options) const;
-
-  ModelState& state_;
-  Needs needs_;
-  Compiled compiled_;
-  SampleSpec sample_;
-  VariableLayout layout_;
-  Bytes source_bytes_ = 0;    // of the data, callbacks and the like
-  Bytes pipeline_bytes_ = 0;  // of these: the data
-  Bytes snapshot_ = 0;        // wanted for writing checkpoints beside training
-  int64_t batch_ = 0;
-  std::optional<Bytes> budget_;
-  std::optional<SessionPlan> plan_;
-  std::optional<Session> session_;  // of the last call, instead of a plan
 };
 
 }  // namespace pl

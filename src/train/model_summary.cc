@@ -1,6 +1,6 @@
 // Model: summary and what if.
 #include "train/model.h"
-#include "train/model_state.h"
+#include "train/model_call.h"
 #include "train/summary.h"
 #include "train/what_if.h"
 

@@ -58,6 +58,8 @@ struct ApplyOptions {
 class UpdateCall;
 struct SlotVariables;
 using GradientsAndVariables = std::vector<std::pair<Tensor, Variable>>;
+// As Python's: pairs, as many as the shorter list has.
+GradientsAndVariables zip(const Tensors& gradients, const std::vector<Variable>& variables);
 
 class Optimizer {
  public:

@@ -18,7 +18,8 @@ namespace {
 
 std::vector<std::string> names_of(const StepLayout& step) {
   std::vector<std::string> names;
-  for (const LogTerm& term : step.logs) names.push_back(term.name);
+  for (const LogTerm& term : step.logs)
+    if (term.name != "loss") names.push_back(term.name);
   return names;
 }
 

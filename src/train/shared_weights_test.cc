@@ -38,12 +38,6 @@ void expect_dense(const Tensor& out, const Tensor& x, const Tensor& kernel, cons
 const FitOptions kFit{.batch_size = 8, .epochs = 2, .verbose = 0, .threads = 1};
 const PredictOptions kPredict{.threads = 1};
 
-GradientsAndVariables zip(const Tensors& gradients, const std::vector<Variable>& variables) {
-  GradientsAndVariables list;
-  for (size_t i = 0; i < variables.size(); ++i) list.emplace_back(gradients[i], variables[i]);
-  return list;
-}
-
 TEST(SharedWeights, AnEncoderIsTrainedWithItsAutoencoder) {
   const Tensor x = pattern({16, 4}, 1);
   const Symbolic in = Input({4}), code = Dense(3)(in), out = Dense(4)(code);

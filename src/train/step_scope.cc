@@ -15,6 +15,7 @@ namespace {
 
 thread_local StepScope* current_step = nullptr;
 thread_local int64_t steps_begun = 0;
+constexpr int64_t kStepStream = 0x57e9;  // of numbers that a step draws itself
 
 }  // namespace
 
@@ -36,6 +37,7 @@ StepScope* StepScope::current() { return current_step; }
 
 void StepScope::run() {
   const StepData data{of_.inputs.x, of_.inputs.y, of_.inputs.weights};
+  const RandomScope random(of_.inputs.params, kStepStream);
   try {
     const auto& own = of_.compiled.step.run;
     keep(own ? own(data) : standard(data));
@@ -172,6 +174,7 @@ void StepScope::keep(TensorLogs logs) {
   logs.erase("loss");
   std::vector<LogTerm> terms;
   keep_number("loss", loss);
+  keep_tracked("loss", loss, terms);
   if (heads_)
     for (LogTerm term : heads_->layout.logs) {
       const auto at = logs.find(term.name);
@@ -184,18 +187,23 @@ void StepScope::keep(TensorLogs logs) {
       terms.push_back(std::move(term));
     }
   for (const auto& [name, value] : logs) {
-    const auto own = tracked_.find(value.identity());
-    LogTerm term{.name = name, .first = kept(), .count = 1};
-    if (own == tracked_.end()) {
-      keep_number(name, value);
-    } else {
-      term.count = own->second.sums.size();
-      term.result = own->second.result;
-      for (const Tensor& sum : own->second.sums) keep_number(name, sum);
-    }
-    terms.push_back(std::move(term));
+    if (keep_tracked(name, value, terms)) continue;
+    terms.push_back({.name = name, .first = kept(), .count = 1});
+    keep_number(name, value);
   }
   if (log_terms()) *log_terms() = std::move(terms);
+}
+
+bool StepScope::keep_tracked(const std::string& name, const Tensor& figure,
+                             std::vector<LogTerm>& terms) {
+  const auto own = tracked_.find(figure.identity());
+  if (own == tracked_.end()) return false;
+  terms.push_back({.name = name,
+                   .first = kept(),
+                   .count = own->second.sums.size(),
+                   .result = own->second.result});
+  for (const Tensor& sum : own->second.sums) keep_number(name, sum);
+  return true;
 }
 
 size_t StepScope::keep_number(const std::string& name, const Tensor& value) {
@@ -309,8 +317,8 @@ Tensors StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& give
       own.push_back(moves ? weight_to_write(w)
                           : network.cast_weight(w, weights()[w].value(), model));
     }
-    const auto stream =
-        static_cast<int64_t>(xxh3(known.path + "#" + std::to_string(calls_++) + "@step") >> 1);
+    const int64_t stream = random_stream(*layer, known.path + "#" + std::to_string(calls_++),
+                                         counts_.next(*layer), "@step");
     Tensors more;
     LayerCall made{in, own, in_training, of_.inputs.params, stream};
     made.more = &more;

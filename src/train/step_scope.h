@@ -98,10 +98,13 @@ class StepScope : public StepHooks, public LayerContext {
   void trace_heads(const StepData& data, const Tensors& outputs);
   void keep(TensorLogs logs);
   size_t keep_number(const std::string& name, const Tensor& value);  // its place
+  // The sums that a tracker's figure stands for; false: it is none.
+  bool keep_tracked(const std::string& name, const Tensor& figure, std::vector<LogTerm>& terms);
 
   StepScope* previous_;
   const int64_t serial_;
   int64_t calls_ = 0;
+  CallCounts counts_;             // of layers that the step calls itself
   NetworkNotes notes_;            // of the last one
   std::vector<int64_t> outputs_;  // and what it gave, by identity
   // Losses and metrics of one set of outputs: the sum, the metrics' figures.

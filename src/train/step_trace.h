@@ -43,8 +43,9 @@ struct Compiled {
   // (mark_remat in plan/remat.h), or "full": every layer.
   std::vector<std::string> remat = {};
   CustomStep step = {};
-  bool run_eagerly = false;  // op by op, the step's code anew for every batch
-  bool fuse = true;          // false: ops run as they were called, without plan/passes.h
+  bool run_eagerly = false;         // op by op, the step's code anew for every batch
+  bool fuse = true;                 // false: ops run as they were called, without plan/passes.h
+  int64_t steps_per_execution = 1;  // that callbacks see as one
 };
 
 // One for each output. Throws UserError when their number is not the network's.
@@ -90,7 +91,7 @@ std::vector<SlotStart> slot_starts(const Network& network, const Compiled& compi
 // A figure of the log beside the loss: values that every step keeps, behind the loss, and what
 // their totals over steps make.
 struct LogTerm {
-  std::string name;             // "accuracy", "out1_loss"
+  std::string name;             // "accuracy", "out1_loss"; "loss": instead of the mean over samples
   size_t first = 0, count = 0;  // kept values
   // Of the totals: Metric::Result. Null: a loss, of which the log has the mean over samples.
   Metric::Result result = nullptr;

@@ -36,12 +36,6 @@ std::string message(const std::function<void()>& call) {
   return "nothing thrown";
 }
 
-GradientsAndVariables zip(const Tensors& gradients, const std::vector<Variable>& variables) {
-  GradientsAndVariables list;
-  for (size_t i = 0; i < variables.size(); ++i) list.emplace_back(gradients[i], variables[i]);
-  return list;
-}
-
 std::vector<LayerRef> stack() {
   return {Dense(16, {.activation = "tanh", .kernel_regularizer = "l2"}), BatchNormalization(),
           Dropout(0.25), Dense(3, {.activation = "softmax"})};

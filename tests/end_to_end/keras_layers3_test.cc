@@ -37,6 +37,15 @@ LayerCase heads(LayerRef layer, bool mask) {
   return in_float32(c);
 }
 
+LayerCase attention_mask(LayerRef layer) {
+  LayerCase c{{{5, 4}, {6, 4}, {5, 6}}, [layer](const std::vector<Symbolic>& in) {
+                return layer(std::vector<Symbolic>{in[0], in[1], in[1], in[2] > -1.0}) +
+                       ops::mean(in[2], {1, 2}, true);
+              }};
+  c.least = 0.1;
+  return in_float32(c);
+}
+
 void add_convolutions(std::map<std::string, LayerCase>& cases) {
   cases["conv1d_transpose_same_even"] = one(
       {5, 2},
@@ -82,6 +91,10 @@ void add_attention(std::map<std::string, LayerCase>& cases) {
       heads(MultiHeadAttention(2, 3, {.use_causal_mask = true, .name = "m"}), true);
   cases["heads_masked_values"] =
       heads(MultiHeadAttention(2, 3, {.value_dim = 2, .name = "m"}), true);
+  cases["heads_attention_mask"] = attention_mask(MultiHeadAttention(2, 3, {.name = "m"}));
+  cases["heads_attention_mask_causal"] =
+      attention_mask(MultiHeadAttention(2, 3, {.use_causal_mask = true, .name = "m"}));
+  cases["grouped_attention_mask"] = attention_mask(GroupedQueryAttention(3, 4, 2, {.name = "m"}));
   cases["grouped_masked"] = heads(GroupedQueryAttention(3, 4, 2, {.name = "m"}), true);
 }
 

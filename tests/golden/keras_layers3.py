@@ -58,6 +58,11 @@ def attended(layer, mask, **options):
     return build
 
 
+def attention_mask(layer, **options):
+    return lambda q, v, m: layer(q, v, attention_mask=keras.ops.greater(m, -1.0), **options) + keras.ops.mean(
+        m, axis=(1, 2), keepdims=True)  # so that m has a slope
+
+
 def cases():
     r = dict(base.TANH, name="r")
     yield "conv1d_transpose_same_even", [(5, 2)], 1, one(
@@ -92,6 +97,12 @@ def cases():
         layers.MultiHeadAttention(2, 3, name="m"), True, use_causal_mask=True)
     yield "heads_masked_values", [(5, 4)], LATE, attended(
         layers.MultiHeadAttention(2, 3, value_dim=2, name="m"), True)
+    yield "heads_attention_mask", [(5, 4), (6, 4), (5, 6)], 1, attention_mask(
+        layers.MultiHeadAttention(2, 3, name="m"))
+    yield "heads_attention_mask_causal", [(5, 4), (6, 4), (5, 6)], 1, attention_mask(
+        layers.MultiHeadAttention(2, 3, name="m"), use_causal_mask=True)
+    yield "grouped_attention_mask", [(5, 4), (6, 4), (5, 6)], 1, attention_mask(
+        layers.GroupQueryAttention(3, 4, 2, name="m"))
     yield "grouped_masked", [(5, 4)], LATE, attended(layers.GroupQueryAttention(3, 4, 2, name="m"), True)
     yield "lstm_late", [(6, 3), (4,), (4,)], LATE, masked(layers.LSTM(4, return_sequences=True, **r))
     yield "lstm_late_last", [(6, 3), (4,), (4,)], LATE, masked(layers.LSTM(4, **r))

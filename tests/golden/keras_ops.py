@@ -89,6 +89,18 @@ CASES = {
     "matmul_4": (lambda x: ops.matmul(ops.expand_dims(x, 1), B), X, True),
     "softmax": (lambda x: ops.softmax(x, axis=1) + ops.log_softmax(x, axis=-1), X, True),
     "one_hot": (lambda x: ops.one_hot(I, 5, dtype="float64") * x, X, True),
+    "flip": (lambda x: ops.flip(x, axis=1) + ops.flip(x, axis=(0, 2)) + ops.flip(x), X, True),
+    "sort": (lambda x: ops.sort(x) + 2.0 * ops.sort(x, axis=1), X, True),
+    "argsort": (lambda x: ops.cast(ops.argsort(x) + 10 * ops.argsort(x, axis=0), "float64"), X, False),
+    "top_k": (lambda x: ops.top_k(x, 3)[0], X, True),
+    "top_k_indices": (lambda x: ops.cast(ops.top_k(ops.round(x), 4)[1], "float64"), X, False),
+    "linspace": (lambda x: x * ops.linspace(-1.0, 2.0, 5, dtype="float64"), X, True),
+    "einsum": (lambda x: ops.einsum("abc,acd->adb", x, B), X, True),
+    "einsum_sum": (lambda x: ops.einsum("abc,abc->b", x, Y), X, True),
+    "einsum_one": (lambda x: ops.einsum("abc->ca", x), X, True),
+    "einsum_dots": (lambda x: ops.einsum("...c,cd->d...", x, M), X, True),
+    "einsum_batch": (lambda x: ops.einsum("...ij,...kj->...ik", x, Y), X, True),
+    "einsum_three": (lambda x: ops.einsum("abc,cd,abd->ad", x, M, ops.matmul(Y, M)), X, True),
     "stop": (lambda x: tf.stop_gradient(x) * x, X, True),
 }
 

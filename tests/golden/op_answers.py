@@ -1005,6 +1005,8 @@ OPS = {
     "cast": cast,
     "reshape": lambda a, x: x.reshape(front(a["shape"], x)),
     "transpose": lambda a, x: x.transpose(a["perm"]),
+    "flip": lambda a, x: np.flip(x, tuple(a["axes"])),
+    "argsort": lambda a, x: np.argsort(-x if a["descending"] else x, axis=-1, kind="stable")[..., :a["count"]],
     "one_hot": lambda a, labels: one_hot(labels, a["depth"]),
     "fill": lambda a: np.full(a["shape"], a["value"]),
     "broadcast_to": lambda a, x: np.broadcast_to(x, front(a["shape"], x)),

@@ -27,6 +27,10 @@ Prepared relu_bits_gradient(const PrepareCall&);
 Prepared one_hot(const PrepareCall&);
 Prepared causal_mask(const PrepareCall&);
 
+// order_cuda.cu
+Prepared flip(const PrepareCall&);
+Prepared argsort(const PrepareCall&);
+
 // moves_cuda.cu
 Prepared copy_operand(const PrepareCall&);  // the last one: assign, reshape
 Prepared concatenate(const PrepareCall&);

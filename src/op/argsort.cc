@@ -1,0 +1,58 @@
+#include "op/argsort.h"
+
+#include <cmath>
+
+#include "op/infer.h"
+
+namespace pl {
+namespace {
+
+// Input: x (..., n). Attributes: count, descending.
+Metas infer(const Metas& in, const Attrs& attrs) {
+  expect_operands("argsort", 1, 1, in, attrs);
+  if (!is_real(in[0].dtype) || in[0].shape.rank() < 1)
+    reject("argsort", "x (..., n), float32 or float64", in, attrs);
+  const int64_t count = attrs.integer("count");
+  if (count < 0 || count > in[0].shape.back() || in[0].shape.back() > INT32_MAX)
+    reject("argsort", "a count of at most x's last dimension", in, attrs);
+  std::vector<Dim> dims = in[0].shape.dims();
+  dims.back() = count;
+  return checked("argsort", {{Dtype::int32, Shape(std::move(dims))}});
+}
+
+Rows rows(const Attrs&, RowMask in) { return in ? Rows::maps : Rows::none; }
+
+Cost cost(const Metas& in, const Metas& out, const Attrs&) {
+  const double n = in[0].shape.rank() > 0 ? static_cast<double>(in[0].shape.back()) : 1;
+  return pointwise_cost(in, out, 4 * std::log2(n + 1));
+}
+
+std::vector<Sample> samples() {
+  auto sample = [](const char* name, Shape shape, int64_t count, int64_t descending) {
+    return Sample{
+        name, {{{Dtype::float32, shape}}}, {{"count", count}, {"descending", descending}}, 0};
+  };
+  return {sample("up", {3, 11}, 11, 0), sample("down", {2, 3, 9}, 9, 1),
+          sample("first", {4, 70}, 5, 1), sample("one", {3, 1}, 1, 0),
+          sample("empty", {0, 3}, 3, 0)};
+}
+
+constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::argsort_reference}};
+
+}  // namespace
+
+const Op kArgsort{
+    .name = "argsort",
+    .summary = "places of the last axis's elements in order",
+    .infer = infer,
+    .rows = rows,
+    .variants = kVariants,
+    .cost = cost,
+    .samples = samples,
+};
+
+Tensor argsort(const Tensor& x, Dim count, bool descending) {
+  return apply(kArgsort, {x}, {{"count", count}, {"descending", int64_t{descending}}})[0];
+}
+
+}  // namespace pl
