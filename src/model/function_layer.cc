@@ -12,7 +12,7 @@ namespace pl {
 namespace {
 
 // One of several results of a FunctionLayer.
-class ResultLayer final : public Layer {
+class ResultLayer final : public PlainLayer {
  public:
   ResultLayer(std::shared_ptr<const FunctionLayer> of, size_t at) : of_(std::move(of)), at_(at) {
     name = "output_" + std::to_string(at + 1);
