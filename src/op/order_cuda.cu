@@ -5,10 +5,10 @@
 namespace pl::cuda {
 namespace {
 
-constexpr int kMostAxes = 8;
+constexpr int kMostFlipAxes = 8;
 struct FlipAxes {
-  int64_t size[kMostAxes];
-  bool flipped[kMostAxes];
+  int64_t size[kMostFlipAxes];
+  bool flipped[kMostFlipAxes];
   int count;
 };
 
@@ -62,7 +62,7 @@ std::unique_ptr<Kernel> flip_of(const PrepareCall& call, const FlipAxes& axes) {
 
 std::unique_ptr<Kernel> flip(const PrepareCall& call) {
   const Shape& shape = call.in[0].shape;
-  if (shape.rank() > kMostAxes) return nullptr;
+  if (shape.rank() > kMostFlipAxes) return nullptr;
   FlipAxes axes{};
   axes.count = shape.rank();
   for (int d = 0; d < shape.rank(); ++d) axes.size[d] = shape[d];
