@@ -117,7 +117,7 @@ Prepared conv2d_weight_gradient(const PrepareCall&);
 Prepared conv2d_pool(const PrepareCall&);
 Prepared conv2d_pool_weight_gradient(const PrepareCall&);
 
-// dnn_cuda.cc
+// attention_dnn_cuda.cc, conv_dnn_cuda.cc
 Prepared attention_dnn(const PrepareCall&);
 Prepared attention_gradient_dnn(const PrepareCall&);
 Prepared conv2d_dnn(const PrepareCall&);
