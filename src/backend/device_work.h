@@ -11,6 +11,10 @@ namespace pl {
 class DeviceWork {
  public:
   virtual ~DeviceWork() = default;
+  // Calls of the driver and of libraries are for the device that their thread used last: whoever
+  // makes some on a thread of its own says which one it is. Calls of a Backend do so themselves.
+  virtual void use() const {}
+  virtual size_t preparing_threads() const { return 1; }  // that may prepare kernels at a time
   // How long the device is busy with what `work` asks for; waits for it.
   virtual double time_ms(const std::function<void()>& work) = 0;
 

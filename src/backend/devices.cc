@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
-#include <mutex>
 
 #include "backend/cuda/cuda_library.h"
 #include "base/error.h"
@@ -15,8 +13,10 @@ constexpr Bytes kPage = 2 * kMiB;  // what a GPU's memory is mapped in
 
 class BackendSpace final : public DeviceSpace {
  public:
-  BackendSpace(std::shared_ptr<Backend> backend, std::string name)
-      : DeviceSpace(*backend, std::move(name)), own_(std::move(backend)) {}
+  BackendSpace(std::shared_ptr<Backend> backend, std::string name, std::shared_ptr<Devices> among)
+      : DeviceSpace(*backend, std::move(name)),
+        own_(std::move(backend)),
+        among_(std::move(among)) {}
 
   Bytes page() const override { return std::max(kPage, own_->granule()); }
   Bytes alignment() const override { return own_->alignment(); }
@@ -47,19 +47,12 @@ class BackendSpace final : public DeviceSpace {
 
  private:
   std::shared_ptr<Backend> own_;
+  std::shared_ptr<Devices> among_;
   std::mutex mutex_;  // values die on any thread
   std::map<void*, std::unique_ptr<DeviceMemory>> pages_;
 };
 
-// Those that are open, while somebody uses them.
-struct Open {
-  std::mutex mutex;
-  std::map<std::pair<std::string, bool>, std::weak_ptr<DeviceSpace>> spaces;
-};
-Open& open() {
-  static Open all;
-  return all;
-}
+thread_local std::weak_ptr<Devices> current_devices;
 
 std::string lower(const std::string& text) {
   std::string result;
@@ -92,11 +85,16 @@ std::string name_of(const Device& device) {
   return device.kind == DeviceKind::cuda ? "cuda:" + std::to_string(device.index) : "cpu";
 }
 
-std::shared_ptr<DeviceSpace> open_device(const Device& device, bool deterministic) {
+std::shared_ptr<Devices> Devices::current() {
+  std::shared_ptr<Devices> found = current_devices.lock();
+  if (!found) current_devices = found = std::make_shared<Devices>();
+  return found;
+}
+
+std::shared_ptr<DeviceSpace> Devices::open(const Device& device, bool deterministic) {
   if (device.kind == DeviceKind::cpu) return nullptr;
-  Open& all = open();
-  const std::lock_guard lock(all.mutex);
-  std::weak_ptr<DeviceSpace>& place = all.spaces[{name_of(device), deterministic}];
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<DeviceSpace>& place = spaces_[{name_of(device), deterministic}];
   if (auto living = place.lock()) return living;
   std::shared_ptr<Backend> backend;
   try {
@@ -105,17 +103,18 @@ std::shared_ptr<DeviceSpace> open_device(const Device& device, bool deterministi
     throw UserError("[device] " + name_of(device) + ": " + error.what() +
                     " (in C++: pl::device(\"cpu\"), compile({.device = \"cpu\"}))");
   }
-  auto made = std::make_shared<BackendSpace>(std::move(backend), name_of(device));
+  auto made =
+      std::make_shared<BackendSpace>(std::move(backend), name_of(device), shared_from_this());
   place = made;
   return made;
 }
 
-std::shared_ptr<DeviceSpace> share_device(const Device& device, std::shared_ptr<Backend> backend,
-                                          bool deterministic) {
-  Open& all = open();
-  const std::lock_guard lock(all.mutex);
-  auto made = std::make_shared<BackendSpace>(std::move(backend), name_of(device));
-  all.spaces[{name_of(device), deterministic}] = made;
+std::shared_ptr<DeviceSpace> Devices::share(const Device& device, std::shared_ptr<Backend> backend,
+                                            bool deterministic) {
+  const std::lock_guard lock(mutex_);
+  auto made =
+      std::make_shared<BackendSpace>(std::move(backend), name_of(device), shared_from_this());
+  spaces_[{name_of(device), deterministic}] = made;
   return made;
 }
 

@@ -93,6 +93,14 @@ void open_data(const RunOptions& options, RunSetup& setup) {
     }
 }
 
+// Seconds of one core's work, which the plan need not wait for.
+std::future<MadeWeights> begin_weights(const RunSetup& setup, uint64_t seed) {
+  VariableLayout layout = layout_variables(step_variables(setup.network, setup.compiled, true),
+                                           setup.backend->alignment());
+  return std::async(std::launch::async, [layout = std::move(layout), network = setup.network,
+                                         seed] { return make_weights(layout, network, seed); });
+}
+
 struct BatchPlanner {
   const RunSetup& setup;
   Bytes source_bytes = 0;
@@ -167,6 +175,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   } else {
     setup.backend = std::make_unique<CpuBackend>(options.threads);
   }
+  if (purpose == Purpose::train && options.cuda) setup.weights = begin_weights(setup, options.seed);
   if (options.memory_max) options.memory = system_limit(setup.backend.get());
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.

@@ -1,6 +1,7 @@
 // What `plan` and `train` share: from options to a planned session, its report and its remedies.
 #pragma once
 
+#include <future>
 #include <memory>
 
 #include "backend/backend.h"
@@ -22,8 +23,9 @@ struct RunSetup {
   SampleSpec sample;
   Sources sources;
   SessionPlan plan;
-  Bytes source_bytes = 0;  // of the plan's bill
-  PlanReport report;       // fits, remedies and max_batch filled in
+  Bytes source_bytes = 0;                 // of the plan's bill
+  PlanReport report;                      // fits, remedies and max_batch filled in
+  std::future<MadeWeights> weights = {};  // to be trained on a device: begun while it plans
 };
 
 // Everything before memory is reserved. Throws UserError or DataError for bad options and data.

@@ -125,7 +125,7 @@ int run_train(const RunOptions& options) {
   std::FILE* out = human_stream();
   if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
   require_room(setup.report, 0, setup.backend.get());
-  Session session(std::move(setup.plan), setup.network, options.seed);
+  Session session(std::move(setup.plan), setup.network, options.seed, std::move(setup.weights));
   if (weights) load_weights(*weights, session.variables());
   if (const std::string text = check_resident(setup.report, setup.backend.get()); !text.empty())
     warn(text);

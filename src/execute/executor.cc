@@ -330,7 +330,9 @@ void Executor::run_loop(BoundLoop& loop, int64_t* times) {
   for (const BoundLoop* before = loops_.data(); times && before != &loop; ++before)
     times += before->steps.size();
   zero_sums(loop);
-  for (int64_t trip = 0; trip < loop.trips; ++trip) {
+  // All trips run the same kernels: to warm up, one is enough.
+  const int64_t trips = waits_ ? 1 : loop.trips;
+  for (int64_t trip = 0; trip < trips; ++trip) {
     loop.prepare(trip, loop.steps);
     run(*loop.body, loop.steps, times);
   }

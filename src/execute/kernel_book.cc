@@ -1,5 +1,11 @@
 #include "execute/kernel_book.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <future>
+#include <thread>
+
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
 
@@ -36,6 +42,58 @@ std::shared_ptr<Kernel> KernelBook::make(const Op& op, const Metas& in, const Me
   return kept;
 }
 
+// A call that waits to be prepared.
+struct KernelBook::Ahead {
+  std::string name;
+  const Op* op;
+  Metas in, out;
+  const Attrs* attrs;
+  std::unique_ptr<Kernel> kernel = nullptr;
+};
+
+void KernelBook::list_ahead(const Graph& graph, bool known_too, std::vector<Ahead>& list) const {
+  for (const Node& node : graph.nodes) {
+    if (!runs(node)) continue;
+    std::string name = call_text(graph, node);
+    if (kept_.contains(name) || (!known_too && known_.contains(name))) continue;
+    if (std::any_of(list.begin(), list.end(), [&](const Ahead& one) { return one.name == name; }))
+      continue;
+    CallMetas metas = metas_of(graph, node);
+    list.push_back({std::move(name), &get_op(node.op), std::move(metas.in), std::move(metas.out),
+                    &node.attrs});
+  }
+  for (const Loop& loop : graph.loops) list_ahead(loop.body, known_too, list);
+}
+
+// A library takes up to a tenth of a second for each of some calls, on one core. What fails here is
+// asked for again, and told, where it is needed.
+void KernelBook::prepare_ahead(std::span<const Graph* const> graphs, bool known_too) {
+  const DeviceWork* device = device_work(backend_);
+  if (!device || only_known_) return;
+  std::vector<Ahead> list;
+  for (const Graph* graph : graphs) list_ahead(*graph, known_too, list);
+  const size_t threads = std::min<size_t>(
+      {device->preparing_threads(), std::thread::hardware_concurrency(), list.size()});
+  if (threads < 2) return;
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    device->use();
+    for (size_t i = next++; i < list.size(); i = next++) {
+      Ahead& one = list[i];
+      try {
+        one.kernel = prepare(*one.op, {backend_, one.in, one.out, *one.attrs});
+      } catch (const Error&) {
+      }
+    }
+  };
+  std::vector<std::future<void>> others;
+  for (size_t t = 1; t < threads; ++t) others.push_back(std::async(std::launch::async, work));
+  work();
+  for (std::future<void>& other : others) other.get();
+  for (Ahead& one : list)
+    if (one.kernel) kept_[one.name] = std::move(one.kernel);
+}
+
 // What a device was measured at is what the search looks at too: rates of a typical GPU would have
 // it compute again what is dear there.
 void KernelBook::look_up(const Graph& graph, const Node& node, const std::string& name,
@@ -44,8 +102,9 @@ void KernelBook::look_up(const Graph& graph, const Node& node, const std::string
   if (timer_ && !costs_.knows(call.key)) {
     const CallMetas metas = metas_of(graph, node);
     const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
+    // As the file has it: a run that reads it plans with the same numbers.
     if (const auto ms = timer_->ms(op, *kernel, metas.in, metas.out))
-      learned_ |= costs_.learn(call.key, op, call.cost, *ms);
+      learned_ |= costs_.learn(call.key, op, call.cost, std::round(*ms * kPsPerMs) / kPsPerMs);
   }
   call.facts.ms = costs_.ms(call.key, op, call.cost);
   if (!backend_.on_host() && costs_.size() > 0) call.facts.nominal_ms = call.facts.ms;

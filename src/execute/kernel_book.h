@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,9 @@ class KernelBook {
   Backend& backend() const { return backend_; }
   GraphFacts facts(const Graph& graph, KernelBill* bill = nullptr);
   KernelSet kernels(const Graph& graph);
+  // On a device: prepares what these graphs call, as far as it is not known, on several threads.
+  // `known_too`: also calls whose facts an earlier run found out.
+  void prepare_ahead(std::span<const Graph* const> graphs, bool known_too = false);
 
   const Call& call(int id) const { return calls_[static_cast<size_t>(id)]; }
 
@@ -94,6 +98,8 @@ class KernelBook {
   bool asked() const { return asked_; }  // about a call that was not known
 
  private:
+  struct Ahead;
+  void list_ahead(const Graph& graph, bool known_too, std::vector<Ahead>& list) const;
   int find(const Graph& graph, const Node& node, const std::string& name);
   void look_up(const Graph& graph, const Node& node, const std::string& name, Call& call);
   std::shared_ptr<Kernel> make(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,

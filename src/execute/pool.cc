@@ -1,6 +1,7 @@
 #include "execute/pool.h"
 
 #include <algorithm>
+#include <future>
 #include <map>
 
 #include "base/error.h"
@@ -55,6 +56,18 @@ class PoolMaker {
       pool_.entries.push_back(std::move(entry));
     }
     pool_.splits.push_back(std::move(split));
+  }
+
+  // Searches the body of a split beside what follows, which will ask for it.
+  void search_ahead(int64_t trips) {
+    if (!recompute_ || most_) return;
+    const Graph graph = split_batch(whole_, trips);
+    const Loop& loop = graph.loops[0];
+    const GraphFacts facts = book_.facts(graph);
+    Problem body =
+        make_problem(loop.body, facts.loops[0].nodes, book_.backend().alignment(), &loop).problem;
+    Problem leaving = with_copies(body);
+    memo_.search_ahead(std::move(body), std::move(leaving));
   }
 
   // Bodies of all splits are the same nodes over other sizes: what one search found is tried on the
@@ -238,7 +251,12 @@ const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool re
   auto at = found_.find(key);
   if (at != found_.end()) return at->second;
   std::vector<Candidate> found;
-  if (recompute) {
+  if (const auto begun = begun_.find(key); begun != begun_.end()) {
+    Found both = begun->second.found.get();
+    if (!begun->second.away.empty()) found_.emplace(begun->second.away, std::move(both.away));
+    begun_.erase(begun);
+    found = std::move(both.stay);
+  } else if (recompute) {
     found = pl::search(problem, {.bound = bound(problem)});
   } else {
     found.push_back({.bytes = height_of(problem, base_order(problem))});
@@ -253,6 +271,20 @@ const std::vector<Candidate>& SearchMemo::search_away(const Problem& problem, bo
   stay.copies = {};
   std::vector<Candidate> found = pl::search_away(problem, search(stay, recompute), recompute);
   return found_.emplace(key, std::move(found)).first->second;
+}
+
+void SearchMemo::search_ahead(Problem problem, Problem leaving) {
+  const std::string key = "r" + describe(problem);
+  if (found_.contains(key) || begun_.contains(key)) return;
+  const bool away = leaving.copies.room > 0;
+  const Bytes least = bound(problem);
+  begun_[key] = {away ? "away r" + describe(leaving) : "",
+                 std::async(std::launch::async, [problem = std::move(problem),
+                                                 leaving = std::move(leaving), least, away] {
+                   Found found{pl::search(problem, {.bound = least}), {}};
+                   if (away) found.away = pl::search_away(leaving, found.stay, true);
+                   return found;
+                 })};
 }
 
 Bytes SearchMemo::bound(const Problem& problem) {
@@ -297,12 +329,17 @@ Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const Var
     add_asked(maker, whole, *switches.split);
     return std::move(maker.pool());
   }
+  const std::vector<int64_t> choices =
+      quick.only.empty() ? split_choices(samples_of(whole)) : quick.only;
+  // The two long searches side by side, on a device: its bill has no memory of the host.
+  if (!switches.split && !book.backend().on_host() && !choices.empty() && choices.back() > 1) try {
+      maker.search_ahead(choices.back());
+    } catch (const UserError&) {  // told below
+    }
   maker.add_whole();
   if (switches.split) return std::move(maker.pool());
   // The finest first: it decides the least memory, and is searched in full.
   try {
-    const std::vector<int64_t> choices =
-        quick.only.empty() ? split_choices(samples_of(whole)) : quick.only;
     for (auto trips = choices.rbegin(); trips != choices.rend(); ++trips)
       if (*trips > 1) maker.add_split(*trips);
   } catch (const UserError& error) {

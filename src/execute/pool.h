@@ -2,6 +2,7 @@
 // budget picks the fastest entry that fits; the least of them is the minimum.
 #pragma once
 
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -57,9 +58,19 @@ class SearchMemo {
   const std::vector<Candidate>& search(const Problem& problem, bool recompute);
   // Where the problem has copies: further ones, in which values leave.
   const std::vector<Candidate>& search_away(const Problem& problem, bool recompute);
+  // Both on a thread of their own, to recompute; search() and search_away() will ask for them.
+  void search_ahead(Problem problem, Problem leaving);
   Bytes bound(const Problem& problem);  // lower_bound
 
  private:
+  struct Found {
+    std::vector<Candidate> stay, away;
+  };
+  struct Begun {
+    std::string away;  // key of what leaves; empty: nothing may
+    std::future<Found> found;
+  };
+  std::map<std::string, Begun> begun_;
   std::map<std::string, std::vector<Candidate>> found_;
   std::map<std::string, Bytes> bounds_;
 };

@@ -91,7 +91,7 @@ void Runtime::trim() {
 }
 
 DeviceScope::DeviceScope(const std::string& name)
-    : DeviceScope(open_device(device_from_name(name))) {}
+    : DeviceScope(Devices::current()->open(device_from_name(name))) {}
 DeviceScope::DeviceScope(std::shared_ptr<DeviceSpace> space)
     : space_(std::move(space)), previous_(current_device) {
   current_device = this;

@@ -1,5 +1,7 @@
 #include "train/device_footprint.h"
 
+#include <algorithm>
+
 namespace pl {
 namespace {
 
@@ -9,9 +11,13 @@ constexpr Bytes kPerLaunch = 3584;      // of a recorded step; with 5,000 and 9,
 
 }  // namespace
 
+Bytes recording_bytes(size_t launches) { return kPerLaunch * static_cast<Bytes>(launches); }
+
 Bytes device_fixed_bytes(const DeviceFacts& facts) {
-  const Bytes later = kCode + kPerKernel * static_cast<Bytes>(facts.kernels) +
-                      kPerLaunch * static_cast<Bytes>(facts.launches);
+  // What was timed is mostly what will run: a run that times calls has the bill of one that knows
+  // them.
+  const Bytes code = std::max(kCode + kPerKernel * static_cast<Bytes>(facts.kernels), facts.loaded);
+  const Bytes later = code + recording_bytes(facts.launches);
   const Bytes rounding = align_up(facts.arena - facts.apart, facts.granule) +
                          align_up(facts.apart, facts.granule) - facts.arena;
   return facts.held + align_up(later, facts.granule) + rounding;

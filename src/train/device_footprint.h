@@ -11,6 +11,7 @@ namespace pl {
 
 struct DeviceFacts {
   Bytes held = 0;       // by this process before anything is reserved: context, handles
+  Bytes loaded = 0;     // since then: code of calls that were timed
   size_t kernels = 0;   // distinct calls
   size_t launches = 0;  // of all recorded steps
   Bytes arena = 0;
@@ -18,5 +19,6 @@ struct DeviceFacts {
   Bytes granule = 1;  // of reservations
 };
 Bytes device_fixed_bytes(const DeviceFacts& facts);
+Bytes recording_bytes(size_t launches);  // of one recorded step alone
 
 }  // namespace pl

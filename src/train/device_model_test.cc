@@ -8,6 +8,7 @@
 
 #include "backend/devices.h"
 #include "plimsoll.h"
+#include "tests/eager_runs.h"
 #include "tests/fake_device.h"
 #include "tests/patterns.h"
 
@@ -21,7 +22,9 @@ constexpr const char* kName = "cuda:40";
 
 class OnDevice : public ::testing::Test {
  protected:
-  OnDevice() : space_(share_device(device_from_name(kName), std::make_shared<test::FakeDevice>())) {
+  OnDevice()
+      : space_(Devices::current()->share(device_from_name(kName),
+                                         std::make_shared<test::FakeDevice>())) {
     ::setenv("PLIMSOLL_COSTS", "nominal", 1);
   }
   Bytes held() const { return space_->backend().held(); }
@@ -357,6 +360,54 @@ TEST_F(OnDevice, StepsOfOnesOwn) {
   };
   const Tensors cpu = run(""), there = run(kName);
   for (size_t i = 0; i < cpu.size(); ++i) EXPECT_TRUE(same_bits(cpu[i], there[i]));
+}
+
+TEST_F(OnDevice, StepsOpByOp) {
+  const Bytes before = held();
+  for (const test::EagerCase& of : test::eager_cases()) {
+    test::expect_eager_is_planned(of, kName);
+    SCOPED_TRACE(of.name);
+    CompileOptions compile = of.compile;
+    const test::EagerRun here = test::run_steps(of.make(), compile, of.x, of.y, true);
+    compile.device = kName;
+    const test::EagerRun there = test::run_steps(of.make(), compile, of.x, of.y, true);
+    EXPECT_EQ(here.history.history, there.history.history);
+    test::expect_same_bits(here.weights, there.weights);
+  }
+  EXPECT_EQ(held(), before);
+}
+
+TEST_F(OnDevice, StepsOpByOpStayWithinTheBudget) {
+  auto make = [] {
+    Sequential model(Shape{256}, {Dense(1024, {.activation = "gelu"}),
+                                  Dense(1024, {.activation = "gelu"}), Dense(3)});
+    model.compile({.optimizer = SGD(), .loss = "mse", .run_eagerly = true, .device = kName});
+    return model;
+  };
+  const Tensor x = pattern({2048, 256}, 1), y = pattern({2048, 3}, 2);
+  FitOptions options{.batch_size = 2048, .verbose = 0, .threads = 1};
+  const History free = make().fit(x, y, options);
+  EXPECT_LE(free.used_arena, free.planned_arena);
+  const Bytes fixed = free.planned_process - free.planned_arena;
+  options.memory = fixed + free.used_arena + 8 * kMiB;
+  const History tight = make().fit(x, y, options);
+  EXPECT_LE(tight.planned_process, *options.memory.bytes());
+  EXPECT_LE(tight.measured_process, tight.planned_process);
+  EXPECT_EQ(tight.history, free.history);
+  options.memory = fixed + free.used_arena - 8 * kMiB;
+  EXPECT_THROW(make().fit(x, y, options), DoesNotFit);
+}
+
+// Those who were made on their own find the same device by its name, while one of them lives.
+TEST_F(OnDevice, OfOneNameIsOpenOnce) {
+  const Device one = device_from_name(kName);
+  EXPECT_EQ(Devices::current()->open(one), space_);
+  Runtime runtime({.threads = 1});
+  EXPECT_EQ(device(kName).space(), space_);
+  const auto others = std::make_shared<Devices>();
+  const auto same_name = others->share(one, std::make_shared<test::FakeDevice>());
+  EXPECT_EQ(others->open(one), same_name);
+  EXPECT_EQ(Devices::current()->open(one), space_);
 }
 
 TEST(NoDevice, IsSaidWithARemedy) {

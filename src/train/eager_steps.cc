@@ -14,13 +14,17 @@ namespace pl {
 namespace {
 
 // A variable at its place among the session's.
-Variable variable_at(const std::shared_ptr<Variables>& variables, size_t i, bool trainable) {
+Variable variable_at(const std::shared_ptr<Variables>& variables, size_t i, bool trainable,
+                     const std::shared_ptr<DeviceSpace>& space) {
   auto state = std::make_shared<VariableState>();
   state->name = variables->layout().entries[i].path;
   state->meta = variables->layout().entries[i].meta;
   state->trainable = trainable;
   state->keeper = variables;
-  state->place = [all = variables.get(), i] { return all->at(i); };
+  state->place = [all = variables.get(), i]() -> void* {
+    return all->on_host() ? all->at(i) : all->place(i);
+  };
+  state->space = space;
   return Variable(std::move(state));
 }
 
@@ -61,8 +65,9 @@ class LastActivations final : public OpObserver {
 
 class EagerStep final : public StepScope {
  public:
-  EagerStep(const StepSetup& setup, const std::shared_ptr<Variables>& variables, Tensors& kept)
-      : StepScope(setup), variables_(variables), kept_(kept) {}
+  EagerStep(const StepSetup& setup, const std::shared_ptr<Variables>& variables,
+            const std::shared_ptr<DeviceSpace>& space, Tensors& kept)
+      : StepScope(setup), variables_(variables), space_(space), kept_(kept) {}
   bool stopped() const { return stopped_; }
 
   Tensors forward(const Tensors& x, bool training) override {
@@ -77,7 +82,7 @@ class EagerStep final : public StepScope {
     const auto [at, fresh] = slots_.try_emplace(path);
     const auto& entries = variables_->layout().entries;
     for (size_t i = 0; i < entries.size() && fresh; ++i)
-      if (entries[i].path == path) at->second = variable_at(variables_, i, false);
+      if (entries[i].path == path) at->second = variable_at(variables_, i, false, space_);
     check(at->second.defined(), "a slot of the step is among the variables");
     return at->second.state()->writable();
   }
@@ -89,9 +94,8 @@ class EagerStep final : public StepScope {
              const OptimizerState& state) override {
     auto store = [](const Variable& variable, const Tensor& next) {
       VariableState& to = *variable.state();
-      void* place = to.current().data();
-      if (next.data() != place)
-        std::memcpy(place, next.data(), static_cast<size_t>(to.meta.bytes()));
+      const Tensor& place = to.current();
+      if (next.place() != place.place()) copy_value(place, next);
       to.wrote();
     };
     for (size_t i = 0; i < owner.shared.size(); ++i)
@@ -131,6 +135,7 @@ class EagerStep final : public StepScope {
   std::vector<LogTerm>* log_terms() override { return nullptr; }
 
   const std::shared_ptr<Variables>& variables_;
+  const std::shared_ptr<DeviceSpace>& space_;
   Tensors& kept_;
   size_t done_ = 0;
   bool stopped_ = false;
@@ -154,8 +159,11 @@ EagerSteps::EagerSteps(const SessionPlan& plan, std::shared_ptr<Variables> varia
       bytes_[i] = std::max(bytes_[i], bytes);
     }
   }
-  runtime_ = std::make_unique<Runtime>(RuntimeOptions{
-      .memory = setup_->limit ? std::to_string(*setup_->limit) : "", .threads = setup_->threads});
+  const std::string limit = setup_->limit ? std::to_string(*setup_->limit) : "";
+  runtime_ = std::make_unique<Runtime>(RuntimeOptions{.memory = setup_->space ? "" : limit,
+                                                      .threads = setup_->threads,
+                                                      .device_memory = setup_->space ? limit : ""});
+  if (setup_->space) runtime_->device(setup_->space);
   for (Bytes bytes : bytes_) places_.push_back(std::make_shared<Buffer>(bytes));
   for (size_t s = 0; s < signatures; ++s) {
     const Graph& graph = plan.prepared[s].graph;
@@ -174,14 +182,24 @@ EagerSteps::EagerSteps(const SessionPlan& plan, std::shared_ptr<Variables> varia
     return;
   }
   for (size_t w = 0; w < setup.network.weights().size(); ++w)
-    weights_.push_back(variable_at(variables_, w, setup.network.weights()[w].trainable));
+    weights_.push_back(
+        variable_at(variables_, w, setup.network.weights()[w].trainable, setup.space));
+}
+
+Tensor EagerSteps::on_device(const Tensor& input) const {
+  if (!setup_->space) return input;
+  const Tensor there = value_on(setup_->space, input.meta());
+  copy_value(there, input);
+  return there;
 }
 
 bool EagerSteps::run(size_t s) {
   const EagerSetup& setup = *setup_;
   const Signature& signature = signatures_[s];
   runtime_->backend().use();
-  Tensors samples(inputs_[s].begin(), inputs_[s].end() - 1);
+  const DeviceScope scope(setup.space);
+  Tensors samples;
+  for (size_t i = 0; i + 1 < inputs_[s].size(); ++i) samples.push_back(on_device(inputs_[s][i]));
   const Tensor& params = inputs_[s].back();
   Compiled compiled = setup.compiled;
   compiled.step.variables = weights_;
@@ -191,7 +209,8 @@ bool EagerSteps::run(size_t s) {
   const StepInputs inputs =
       arrange_inputs(setup.network, compiled, setup.sample, facts_of(heads, setup.sample),
                      std::move(samples), params);
-  EagerStep step({setup.network, compiled, heads, signature, inputs}, variables_, kept_[s]);
+  EagerStep step({setup.network, compiled, heads, signature, inputs}, variables_, setup.space,
+                 kept_[s]);
   if (!predicting) {
     step.run();
     return !step.stopped();

@@ -16,7 +16,8 @@ struct EagerSetup {
   Compiled compiled;
   SampleSpec sample;
   int threads = 1;
-  std::optional<Bytes> limit;  // of everything that steps compute and hold
+  std::optional<Bytes> limit;                    // of everything that steps compute and hold
+  std::shared_ptr<DeviceSpace> space = nullptr;  // where they run; null: the processor
 };
 
 class EagerSteps {
@@ -28,9 +29,13 @@ class EagerSteps {
   // False: the loss is not finite, and the weights are as they were; where the model's own
   // train_step applies gradients, only if that says so.
   bool run(size_t signature);
-  Bytes peak() const { return runtime_->memory().peak; }
+  Bytes peak() const {
+    return (setup_->space ? runtime_->device_memory() : runtime_->memory()).peak;
+  }
 
  private:
+  Tensor on_device(const Tensor& input) const;  // a step's; of the processor as it is
+
   std::vector<Signature> signatures_;
   std::shared_ptr<const EagerSetup> setup_;
   std::shared_ptr<Variables> variables_;

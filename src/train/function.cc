@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "execute/executor.h"
 #include "execute/pool.h"
+#include "train/device_footprint.h"
 #include "train/function_trace.h"
 
 namespace pl {
@@ -31,7 +32,10 @@ class FunctionRun {
       results_ += align_up(output.meta.bytes(), kPage);
     plan();
   }
-  ~FunctionRun() { memory_->discharge(charged_); }
+  ~FunctionRun() {
+    unbind();
+    memory_->discharge(charged_);
+  }
   FunctionRun(const FunctionRun&) = delete;
   FunctionRun& operator=(const FunctionRun&) = delete;
 
@@ -48,7 +52,8 @@ class FunctionRun {
             .nodes = prepared_.graph.nodes.size(),
             .split = prepared_.split,
             .recomputed = plan.recomputed.values,
-            .ms = plan.ms};
+            .ms = plan.ms,
+            .recorded = recorded_ > 0};
   }
 
   FunctionCore::Results run(const Tensors& arguments) {
@@ -66,6 +71,7 @@ class FunctionRun {
       copy_value(at(executor_->input(i), arguments[i].meta()), arguments[i]);
     for (size_t h = 0; h < traced_.host.size(); ++h)
       fill(traced_.host[h], executor_->input(arguments.size() + h));
+    record();
     executor_->step();
     for (size_t v = 0; v < written_.size(); ++v)
       if (written_[v]) traced_.variables[v]->wrote();
@@ -118,7 +124,7 @@ class FunctionRun {
 
   // The fastest plan within the memory that is left.
   void plan() {
-    executor_.reset();
+    unbind();
     prepared_ = {};
     memory_->discharge(std::exchange(charged_, 0));
     const Bytes room = memory_->room();
@@ -165,11 +171,30 @@ class FunctionRun {
                         "; make the variables and call the function in one pl::device scope");
       places.push_back(value.place());
     }
-    if (executor_ && arena == arena_ && places == places_) return;
+    if (executor_ && arena == arena_ && places == places_) {
+      ++calls_;
+      return;
+    }
+    unbind();
     arena_ = arena;
     places_ = std::move(places);
     executor_ = std::make_unique<Executor>(prepared_.graph, prepared_.plan, prepared_.kernels,
                                            ArenaView{nullptr, arena_, places_}, &backend_);
+  }
+  void unbind() {
+    executor_.reset();
+    memory_->discharge(std::exchange(recorded_, 0));
+    calls_ = 0;
+  }
+
+  // On a device: the second call at the same places records what the first one has loaded, and is
+  // launched as a whole, like all that follow. Without room for it calls go on kernel by kernel.
+  void record() {
+    if (!space_ || calls_ != 1) return;
+    const Bytes bytes = recording_bytes(executor_->timed_steps());
+    if (!memory_->charge(bytes)) return;
+    recorded_ = bytes;
+    executor_->record();
   }
   static std::string name_of(const std::shared_ptr<DeviceSpace>& space) {
     return space ? space->name() : "cpu";
@@ -188,6 +213,8 @@ class FunctionRun {
   Prepared prepared_;
   std::vector<bool> written_;
   std::unique_ptr<Executor> executor_;
+  int64_t calls_ = 0;   // before this one, with the pointers of this one
+  Bytes recorded_ = 0;  // of the device, for the recording
   char* arena_ = nullptr;
   std::vector<void*> places_;
 };

@@ -40,6 +40,7 @@ struct FunctionPlan {
   int64_t split = 1;       // parts in which a batch is worked off
   int64_t recomputed = 0;  // values computed a second time
   double ms = 0;           // predicted
+  bool recorded = false;   // calls are launched as a whole: on a GPU, from the second one on
 };
 
 class FunctionTraces;

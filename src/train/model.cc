@@ -75,7 +75,7 @@ std::shared_ptr<DeviceSpace> device_for(const CompileOptions& options) {
   if (const DeviceScope* scope = DeviceScope::current(); scope && name.empty() && scope->space())
     name = scope->space()->name();
   if (name.empty()) return nullptr;
-  return open_device(device_from_name(name, "compile"), options.deterministic);
+  return Devices::current()->open(device_from_name(name, "compile"), options.deterministic);
 }
 
 }  // namespace
@@ -117,6 +117,7 @@ void Model::compile(const CompileOptions& options) {
   state_->compiled->run_eagerly = options.run_eagerly;
   state_->compiled->fuse = options.fuse;
   state_->compiled->steps_per_execution = options.steps_per_execution;
+  state_->compiled->space = device;
   optimizer->inner().fitted = 0;
   state_->last.reset();  // before the device that it is for
   state_->held_session.reset();

@@ -185,7 +185,7 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
 }
 
 void ModelCall::keep(Session session) {
-  if (state_.device && state_.one_batch)
+  if (state_.device && state_.one_batch && !session.eager())
     state_.held_session.emplace(key(batch_), std::move(session));
   else
     keep_plan(session.take_plan());

@@ -3,106 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "plimsoll.h"
-#include "tests/patterns.h"
+#include "tests/eager_runs.h"
 
 namespace pl {
 namespace {
 
+using test::expect_same_bits;
 using test::pattern;
+using test::whole_numbers;
 
-Tensor whole_numbers(Shape shape, int64_t below) {
-  Tensor y({Dtype::int32, std::move(shape)});
-  for (int64_t i = 0; i < y.meta().elements(); ++i)
-    y.data_as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % below);
-  return y;
-}
-
-struct Run {
-  History history;
-  Tensors weights, outputs;
-  Results results;
-};
-
-Run run(Model model, CompileOptions compile, const Tensor& x, const Tensor& y, bool eager,
-        const Tensors& start, Budget memory = {}) {
-  compile.run_eagerly = eager;
-  compile.fuse = false;
-  model.compile(compile);
-  if (!start.empty()) model.set_weights(start);
-  FitOptions options{.batch_size = 8, .epochs = 2, .verbose = 0, .memory = memory, .threads = 1};
-  options.validation_split = 0.25;
-  Run result;
-  result.history = model.fit(x, y, options);
-  result.weights = model.get_weights();
-  result.results = model.evaluate(x, y, {.batch_size = 8, .memory = memory, .threads = 1});
-  result.outputs = model.predict_all(x, {.batch_size = 8, .memory = memory, .threads = 1});
-  return result;
-}
-
-void expect_same_bits(const Tensors& a, const Tensors& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].meta(), b[i].meta());
-    EXPECT_EQ(std::memcmp(a[i].data(), b[i].data(), static_cast<size_t>(a[i].meta().bytes())), 0)
-        << "tensor " << i;
-  }
-}
-
-// `make` gives a new model with the same weights: they depend on seed and path alone.
-template <class Make>
-void expect_equal(const Make& make, const CompileOptions& compile, const Tensor& x,
-                  const Tensor& y) {
-  const Run planned = run(make(), compile, x, y, false, {});
-  const Run eager = run(make(), compile, x, y, true, {});
-  EXPECT_EQ(planned.history.history, eager.history.history);
-  EXPECT_EQ(planned.results, eager.results);
-  expect_same_bits(planned.weights, eager.weights);
-  expect_same_bits(planned.outputs, eager.outputs);
-  EXPECT_LE(eager.history.used_arena, eager.history.planned_arena);
-  EXPECT_EQ(planned.history.used_arena, planned.history.planned_arena);
-}
-
-Sequential convolutional() {
-  return Sequential(Shape{8, 8, 2},
-                    {Conv2D(4, 3, {.padding = "same", .use_bias = false}), BatchNormalization(),
-                     ReLU(), MaxPooling2D(), Dropout(0.25), Conv2D(8, 3, {.activation = "relu"}),
-                     GlobalAveragePooling2D(), Dense(3, {.activation = "softmax"})});
-}
-
-TEST(RunEagerly, IsAConvolutionalModelBitForBit) {
-  expect_equal(convolutional,
-               {.optimizer = Adam({.learning_rate = 0.01}),
-                .loss = "sparse_categorical_crossentropy",
-                .metrics = {"accuracy"}},
-               pattern({28, 8, 8, 2}, 1), whole_numbers({28}, 3));
-}
-
-TEST(RunEagerly, IsATransformerBitForBit) {
-  const GptConfig config{.layers = 2, .width = 32, .heads = 4, .vocabulary = 48};
-  expect_equal(
-      [&] {
-        const Symbolic tokens = Input({12});
-        return Model(tokens, gpt(config, tokens));
-      },
-      {.optimizer = AdamW({.learning_rate = 0.01, .global_clipnorm = 1.0}),
-       .loss = Loss{"sparse_categorical_crossentropy", true}},
-      whole_numbers({16, 12}, 48), whole_numbers({16, 12}, 47));
-}
-
-TEST(RunEagerly, IsMixedPrecisionWithALossScaleBitForBit) {
-  expect_equal(
-      [] {
-        return Sequential(
-            Shape{8}, {Dense(16, {.activation = "tanh", .kernel_regularizer = "l2"}), Dense(1)});
-      },
-      {.optimizer = LossScaleOptimizer(SGD({.learning_rate = 0.05, .momentum = 0.9})),
-       .loss = "mse",
-       .metrics = {"mae"},
-       .dtype = kMixedBfloat16},
-      pattern({24, 8}, 1), pattern({24, 1}, 2));
+TEST(RunEagerly, IsAPlannedModelBitForBit) {
+  for (const test::EagerCase& of : test::eager_cases()) test::expect_eager_is_planned(of);
 }
 
 // What a step of one's own prints, it prints in every step.

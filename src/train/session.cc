@@ -46,22 +46,25 @@ void grant_ahead(SessionPlan& plan, std::optional<Bytes> budget, std::optional<B
   if ((!budget || process <= *budget) && (!system || process <= *system)) plan.ahead = wanted;
 }
 
-Session::Session(SessionPlan plan, const Network& network, uint64_t seed) : plan_(std::move(plan)) {
+Session::Session(SessionPlan plan, const Network& network, uint64_t seed,
+                 std::future<MadeWeights> weights)
+    : plan_(std::move(plan)) {
   Backend& backend = plan_.memory->book.backend();
   if (backend.on_host()) {
     release_code_pages();
     variables_ = std::make_shared<Variables>(plan_.layout);
+    variables_->initialize(network, seed);
   } else {
     variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend, plan_.host_bytes);
-    auto weights = std::async(std::launch::async, [&] { variables_->make_weights(network, seed); });
+    if (!weights.valid())
+      weights =
+          std::async(std::launch::async, [&] { return make_weights(plan_.layout, network, seed); });
     start();
     for (auto& executor : executors_) executor->warm_up();
     for (auto& executor : executors_) executor->record();
     variables_->clear();
-    weights.get();
-    variables_->send_weights();
+    variables_->send_weights(weights.get());
   }
-  if (backend.on_host()) variables_->initialize(network, seed);
   for (const auto& [path, value] : plan_.slot_starts) variables_->set_slot(path, value);
   if (backend.on_host()) start();
   variables_->stepped();
@@ -93,8 +96,9 @@ void Session::warm_up_device() {
 
 void Session::count_iterations() {
   if (!device_iterations_) return;
-  link_->device().copy_out(counted_.get(), device_iterations_, sizeof(double));
-  link_->device().synchronize();
+  Backend& device = plan_.memory->book.backend();
+  device.copy_out(counted_.get(), device_iterations_, sizeof(double));
+  device.synchronize();
 }
 
 Session::Session(Session&&) noexcept = default;
@@ -162,6 +166,10 @@ void Session::start() {
     return;
   }
   try {
+    std::vector<const Graph*> graphs;
+    for (const Prepared& prepared : plan_.prepared)
+      if (prepared.kernels.nodes.empty()) graphs.push_back(&prepared.graph);
+    plan_.memory->book.prepare_ahead(graphs, true);
     for (Prepared& prepared : plan_.prepared)
       if (prepared.kernels.nodes.empty())
         prepared.kernels = plan_.memory->book.kernels(prepared.graph);
@@ -191,7 +199,10 @@ void Session::send_inputs(size_t signature) {
 }
 
 void Session::receive(size_t signature) {
-  if (!link_) return;
+  if (!link_) {  // the processor, or a device's steps op by op
+    count_iterations();
+    return variables_->stepped();
+  }
   if (device_iterations_)
     link_->device().copy_out(counted_.get(), device_iterations_, sizeof(double));
   link_->receive(signature, *executors_[signature]);

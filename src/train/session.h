@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ struct PlanMemory {
   KernelBook book;
   SearchMemo memo;
   std::optional<Bytes> device_held;  // before anything was reserved there
+  Bytes device_loaded = 0;           // since then, by calls that were timed
   Bytes device_variables = 0;        // but for these, which the plan has
 };
 
@@ -111,8 +113,9 @@ class Session {
  public:
   // Makes the variables, initialised from the seed, and the transient part of the arena.
   // On a device: one reservation of its memory for both; every step has run once, and is recorded,
-  // before weights are there.
-  Session(SessionPlan plan, const Network& network, uint64_t seed);
+  // before weights are there. `weights`: that were begun before, for a device.
+  Session(SessionPlan plan, const Network& network, uint64_t seed,
+          std::future<MadeWeights> weights = {});
   // Works on variables that exist: reserves and prefaults the transient part alone, which is given
   // back to the system with the session. The variables have the plan's layout.
   Session(SessionPlan plan, std::shared_ptr<Variables> variables);

@@ -1,6 +1,7 @@
 // plan_session: pools of all signatures, joined into points of one arena, and the point that a
 // budget picks.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <set>
 
@@ -51,6 +52,21 @@ class SessionPlanner {
       }
       pools_.push_back(make_pool(graph, memory_.book, memory_.memo, layout_, mine, quick));
     }
+  }
+
+  // About all that make_pools will ask, before it begins: what calls cost that find no room to be
+  // timed is estimated by those that do, and must not change from one search to the next.
+  void ask_ahead(const Switches& switches) const {
+    if (switches.split) return;
+    std::vector<Graph> splits;
+    for (const Graph& graph : graphs_) try {
+        for (int64_t trips : split_choices(samples_of(graph)))
+          if (trips > 1) splits.push_back(split_batch(graph, trips));
+      } catch (const UserError&) {  // told by make_pools
+      }
+    memory_.book.prepare_ahead(addresses(splits));
+    for (const Graph& graph : graphs_) memory_.book.facts(graph);
+    for (const Graph& graph : splits) memory_.book.facts(graph);
   }
 
   // For every arena that an entry has: each signature's fastest entry within it.
@@ -110,6 +126,12 @@ class SessionPlanner {
   }
 
   const std::vector<Pool>& pools() const { return pools_; }
+
+  static std::vector<const Graph*> addresses(const std::vector<Graph>& graphs) {
+    std::vector<const Graph*> list;
+    for (const Graph& graph : graphs) list.push_back(&graph);
+    return list;
+  }
 
  private:
   static constexpr size_t kHostLevels = 12;
@@ -189,6 +211,7 @@ class SessionPlanner {
   Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
     if (!memory_.device_held) memory_.device_held = backend_.held() - memory_.device_variables;
     return device_fixed_bytes({.held = *memory_.device_held,
+                               .loaded = memory_.device_loaded,
                                .kernels = bill.calls.size(),
                                .launches = launches,
                                .arena = arena,
@@ -284,18 +307,28 @@ size_t run_counted_passes(Graph& graph, const Backend& backend) {
 
 // The most that steps hold when they run op by op: no value is freed before the end of a step, and
 // every kernel stays prepared.
-Bytes eager_bytes(const std::vector<Graph>& graphs, PlanMemory& memory) {
-  constexpr Bytes kPage = 4 * kKiB;
+Bytes eager_bytes(const std::vector<Graph>& graphs, PlanMemory& memory, const DeviceSpace* space) {
+  const Bytes page = space ? space->page() : 4 * kKiB;
+  // On a device small values have cells of 2^n bytes, and every size of them a page of its own.
+  auto held = [&](Bytes bytes) {
+    if (!space || bytes > page / 2) return align_up(bytes, page);
+    return static_cast<Bytes>(
+        std::bit_ceil(static_cast<uint64_t>(std::max(bytes, space->alignment()))));
+  };
   Bytes most = 0;
   KernelBill bill;
   for (const Graph& graph : graphs) {
     Bytes sum = 0, workspace = 0;
-    for (const Value& value : graph.values) sum += align_up(value.meta.bytes(), kPage);
+    for (const Value& value : graph.values) sum += held(value.meta.bytes());
     const GraphFacts facts = memory.book.facts(graph, &bill);
     for (const Facts& node : facts.nodes) workspace = std::max(workspace, node.workspace);
-    most = std::max(most, sum + align_up(workspace, kPage));
+    most = std::max(most, sum + align_up(workspace, page));
   }
-  for (int id : bill.calls) most += align_up(memory.book.call(id).footprint, kPage);
+  if (space) {
+    for (Bytes cell = space->alignment(); cell <= page / 2; cell *= 2) most += page;
+    return most;
+  }
+  for (int id : bill.calls) most += align_up(memory.book.call(id).footprint, page);
   return most;
 }
 
@@ -307,6 +340,9 @@ void bound_eager(SessionPlan& plan, Bytes most, std::optional<Bytes> budget) {
     plan.arena = std::max(least, std::min(plan.arena, *budget - plan.fixed));
     plan.eager->limit = *budget - plan.fixed - plan.layout.bytes;
   }
+  // What dead values leave behind there stays mapped: nothing else bounds it.
+  if (const DeviceSpace* space = plan.eager->space.get())
+    plan.eager->limit = std::max(space->page(), plan.arena - plan.layout.bytes);
   plan.frontier[0].arena = plan.arena;
 }
 
@@ -323,10 +359,11 @@ void make_all_pools(SessionPlanner& planner, PlanMemory& memory, const PlanOptio
   {
     const KernelBook::Timing timing(memory.book,
                                     std::min(options.budget.value_or(limit), limit) - held);
+    if (!within) planner.ask_ahead(options.switches);
     planner.make_pools(options.switches, within, true);
   }
   keep_calls(memory.book, path);
-  if (memory.device_held) *memory.device_held += backend.held() - held;
+  memory.device_loaded = std::max(memory.device_loaded, backend.held() - held);
 }
 
 }  // namespace
@@ -336,8 +373,6 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                          Bytes source_bytes, const VariableLayout* layout,
                          const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  if (compiled.run_eagerly && !backend.on_host())
-    throw UserError("[fit] run_eagerly: expected the device cpu, received a GPU");
   SessionPlan result;
   result.signatures = signatures;
   if (std::any_of(signatures.begin(), signatures.end(),
@@ -369,6 +404,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes,
                          layout || compiled.run_eagerly ? 0 : options.host, layout != nullptr,
                          *result.memory);
+  result.memory->book.prepare_ahead(SessionPlanner::addresses(graphs));
   planner.make_pools(only_unlimited(), std::nullopt);
   result.unlimited = planner.unlimited();
   const bool fits = !options.budget || result.unlimited.process() <= *options.budget;
@@ -402,8 +438,9 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                                                            .compiled = compiled,
                                                            .sample = sample,
                                                            .threads = backend.threads(),
-                                                           .limit = {}});
-    bound_eager(result, eager_bytes(graphs, *result.memory), options.budget);
+                                                           .limit = {},
+                                                           .space = compiled.space});
+    bound_eager(result, eager_bytes(graphs, *result.memory, compiled.space.get()), options.budget);
   }
   for (size_t s = 0; s < graphs.size(); ++s) {
     result.prepared.push_back(build(graphs[s], planner.pools()[s].entries[chosen.entries[s]],

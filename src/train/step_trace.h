@@ -46,6 +46,7 @@ struct Compiled {
   bool run_eagerly = false;         // op by op, the step's code anew for every batch
   bool fuse = true;                 // false: ops run as they were called, without plan/passes.h
   int64_t steps_per_execution = 1;  // that callbacks see as one
+  std::shared_ptr<DeviceSpace> space = nullptr;  // where run_eagerly does; null: the processor
 };
 
 // One for each output. Throws UserError when their number is not the network's.

@@ -39,7 +39,11 @@ char* Variables::steps() const { return data() + on_device(); }
 void Variables::clear() {
   device_->zero(device_memory_->data(), device_memory_->bytes());
   device_->synchronize();
-  if (pinned_) std::memset(pinned_->data(), 0, static_cast<size_t>(pinned_bytes()));
+  constexpr Bytes kPart = 8 * kMiB;
+  const Bytes bytes = pinned_bytes();
+#pragma omp parallel for schedule(static)
+  for (Bytes at = 0; at < bytes; at += kPart)
+    std::memset(pinned_->data() + at, 0, static_cast<size_t>(std::min(kPart, bytes - at)));
 }
 
 char* Variables::data() const { return device_ ? device_memory_->data() : memory_.data(); }
@@ -81,59 +85,66 @@ const void* existing_values(const Network& network, const VariableLayout::Entry&
 
 }  // namespace
 
-void Variables::initialize_one(const Network& network, uint64_t seed, size_t i,
-                               const void* existing, ElementRange range) {
-  const auto& entry = layout_.entries[i];
+namespace {
+
+// One weight's elements of the range.
+void initialize_one(const Network& network, uint64_t seed, const VariableLayout::Entry& entry,
+                    void* to, const void* existing, ElementRange range = {}) {
   std::string initializer = "zeros";
   for (const NetworkWeight& weight : network.weights())
     if (weight.path == entry.path) initializer = weight.initializer;
   if (!existing)
-    initialize_part(initializer, entry.meta, seed, entry.path, at(i), range);
+    initialize_part(initializer, entry.meta, seed, entry.path, to, range);
   else if (range.first == 0)
-    std::memcpy(at(i), existing, static_cast<size_t>(entry.meta.bytes()));
+    std::memcpy(to, existing, static_cast<size_t>(entry.meta.bytes()));
 }
+
+}  // namespace
 
 void Variables::initialize(const Network& network, uint64_t seed) {
-  if (!device_) {
-    for (size_t i = 0; i < layout_.entries.size(); ++i)
-      initialize_one(network, seed, i, existing_values(network, layout_.entries[i]));
-    return;
-  }
-  make_weights(network, seed);
-  send_weights();
+  if (device_) return send_weights(make_weights(layout_, network, seed));
+  for (size_t i = 0; i < layout_.entries.size(); ++i)
+    initialize_one(network, seed, layout_.entries[i], at(i),
+                   existing_values(network, layout_.entries[i]));
 }
 
-void Variables::send_weights() { written(made_); }
+void Variables::send_weights(MadeWeights weights) {
+  check(weights.layout == layout_.bytes, "weights of this layout");
+  copy_ = std::move(weights.memory);
+  written(weights.made);
+}
 
-void Variables::make_weights(const Network& network, uint64_t seed) {
-  copy_ = Reservation(layout_.bytes);
-  size_t weights = layout_.entries.size();
+MadeWeights make_weights(const VariableLayout& layout, const Network& network, uint64_t seed) {
+  MadeWeights result{Reservation(layout.bytes), layout.bytes};
+  size_t weights = layout.entries.size();
   auto is_weight = [&](const std::string& path) {
     return std::any_of(network.weights().begin(), network.weights().end(),
                        [&](const NetworkWeight& weight) { return weight.path == path; });
   };
-  while (weights > 0 && !is_weight(layout_.entries[weights - 1].path)) --weights;
+  while (weights > 0 && !is_weight(layout.entries[weights - 1].path)) --weights;
   constexpr int64_t kPart = 1 << 18;
   std::vector<std::pair<size_t, ElementRange>> parts;
   std::vector<const void*> existing;
   for (size_t i = 0; i < weights; ++i)
-    existing.push_back(existing_values(network, layout_.entries[i]));
+    existing.push_back(existing_values(network, layout.entries[i]));
   for (size_t i = 0; i < weights; ++i)
-    for (int64_t first = 0; first < layout_.entries[i].meta.elements(); first += kPart)
+    for (int64_t first = 0; first < layout.entries[i].meta.elements(); first += kPart)
       parts.push_back({i, {first, first + kPart}});
   std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic)
   for (size_t p = 0; p < parts.size(); ++p) {
     try {
       const auto& [i, range] = parts[p];
-      initialize_one(network, seed, i, existing[i], range);
+      initialize_one(network, seed, layout.entries[i], result.memory.data() + layout.entries[i].at,
+                     existing[i], range);
     } catch (...) {
 #pragma omp critical
       failure = std::current_exception();
     }
   }
   if (failure) std::rethrow_exception(failure);
-  made_ = weights < layout_.entries.size() ? layout_.entries[weights].at : layout_.bytes;
+  result.made = weights < layout.entries.size() ? layout.entries[weights].at : layout.bytes;
+  return result;
 }
 
 void Variables::set_slot(const std::string& path, double value) {

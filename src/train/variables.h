@@ -15,6 +15,15 @@
 
 namespace pl {
 
+// Initialised weights on the host, before a device has a place for them.
+struct MadeWeights {
+  Reservation memory;  // as a layout has its variables; slots are zero
+  Bytes layout = 0;    // of that layout, in all
+  Bytes made = 0;      // up to the end of the last weight
+};
+// Works with all cores, while a device may be busy.
+MadeWeights make_weights(const VariableLayout& layout, const Network& network, uint64_t seed);
+
 class Variables {
  public:
   // Zeroed and resident. `capacity` bytes of address space (no memory) are set aside for a later
@@ -28,10 +37,7 @@ class Variables {
   Variables& operator=(const Variables&) = delete;
 
   void initialize(const Network& network, uint64_t seed);  // weights; slots become zero
-  // The same on a device, which has zeros, in two parts: the first works on the host alone, with
-  // all cores, while the device may be busy.
-  void make_weights(const Network& network, uint64_t seed);
-  void send_weights();
+  void send_weights(MadeWeights weights);                  // the same to a device, which has zeros
 
   // Fills a slot with a number.
   void set_slot(const std::string& path, double value);
@@ -64,8 +70,6 @@ class Variables {
   std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
 
  private:
-  void initialize_one(const Network& network, uint64_t seed, size_t i, const void* existing,
-                      ElementRange range = {});
   void adopt_on_device(const VariableLayout& layout);
   void written(Bytes first);  // the first bytes of the copy alone
   Bytes on_device() const { return layout_.bytes - pinned_bytes(); }
@@ -75,7 +79,6 @@ class Variables {
   Backend* device_ = nullptr;
   std::unique_ptr<DeviceMemory> device_memory_, pinned_;
   mutable Reservation copy_;  // of the device's
-  Bytes made_ = 0;            // of the copy, by make_weights
 };
 
 // Bytes of the weights at the front of a layout, each rounded up to a grant.

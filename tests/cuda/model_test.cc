@@ -6,6 +6,7 @@
 
 #include "plimsoll.h"
 #include "tests/cuda/device_test.h"
+#include "tests/eager_runs.h"
 #include "tests/patterns.h"
 
 namespace pl {
@@ -69,6 +70,76 @@ TEST_F(CudaModelTest, ValuesTapesAndFunctions) {
   expect_near(eager_steps("cuda", false), cpu, 1e-3);
   expect_near(eager_steps("cuda", true), cpu, 1e-3);
   EXPECT_TRUE(same_bits(eager_steps("cuda", false), eager_steps("cuda:0", false)));
+}
+
+// The second call of a function records it: calls from then on have the bits of those before.
+TEST_F(CudaModelTest, RecordedFunctions) {
+  auto train = [](bool traced, int calls) {
+    Runtime runtime({.threads = 2, .device_memory = "64MiB"});
+    const auto scope = device("cuda");
+    const Variable w(pattern({64, 64}, 1), {.name = "w"}), b(fill({64}, 0.1), {.name = "b"});
+    const auto adam = Adam({.learning_rate = 0.01});
+    auto step = [&](const Tensor& x) {
+      GradientTape tape;
+      const Tensor loss = reduce_mean(square(tanh(matmul(tanh(matmul(x, w, {}, b)), w))));
+      const Tensors g = tape.gradient(loss, {w, b});
+      adam->apply_gradients({{g[0], w}, {g[1], b}});
+      return loss;
+    };
+    auto function = pl::function(step);
+    std::vector<float> losses;
+    for (int i = 0; i < calls; ++i) {
+      const Tensor x = pattern({256, 64}, i);
+      losses.push_back((traced ? function(x) : step(x)).data_as<float>()[0]);
+      if (traced) {
+        EXPECT_EQ(function.plan().recorded, i > 0) << "call " << i;
+      }
+    }
+    const Bytes recorded = runtime.device_memory().used;
+    EXPECT_LE(recorded, 64 * kMiB);
+    Tensor copy(w.meta());
+    std::memcpy(copy.data(), w.value().data(), static_cast<size_t>(w.meta().bytes()));
+    return std::pair{losses, copy};
+  };
+  const auto [losses, w] = train(true, 8);
+  const auto [again, same] = train(true, 8);
+  EXPECT_EQ(losses, again);
+  EXPECT_TRUE(same_bits(w, same));
+  const auto [eager, near] = train(false, 8);
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], eager[i], 1e-4 * eager[i]);
+  expect_near(w, near, 1e-3);
+}
+
+// A variable that somebody holds moves with every update: such calls are not launched as recorded.
+TEST_F(CudaModelTest, FunctionsWhoseVariablesMove) {
+  Runtime runtime({.threads = 1});
+  const auto scope = device("cuda");
+  const Variable w(fill({1 << 20}, 1.0), {.name = "w"});
+  auto step = pl::function([&](const Tensor& x) { w.assign_add(x); });
+  const Tensor one = fill({1 << 20}, 1.0);
+  Tensors held;
+  for (int i = 0; i < 6; ++i) {
+    if (i % 2 == 0) held.push_back(w.value());
+    step(one);
+    EXPECT_EQ(w.value().data_as<float>()[12345], 2 + i);
+  }
+  for (size_t i = 0; i < held.size(); ++i)
+    EXPECT_EQ(held[i].data_as<float>()[77], 1 + 2 * static_cast<float>(i));
+}
+
+TEST_F(CudaModelTest, StepsOpByOp) {
+  for (const test::EagerCase& of : test::eager_cases()) test::expect_eager_is_planned(of, "cuda");
+}
+
+TEST_F(CudaModelTest, DevicesThatAreNotThereAreNamed) {
+  const int count = cuda_device_count();
+  try {
+    const auto scope = device("cuda:" + std::to_string(count));
+    ADD_FAILURE() << "nothing thrown";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("cuda:0 (NVIDIA"), std::string::npos) << text;
+  }
 }
 
 TEST_F(CudaModelTest, ValuesHaveAHardLimit) {

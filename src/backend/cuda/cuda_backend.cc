@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <future>
 #include <map>
 #include <mutex>
 
@@ -18,7 +19,8 @@ namespace {
 // A captured stream as an executable graph.
 class CudaRecording final : public Recording {
  public:
-  CudaRecording(cudaGraph_t graph, cudaStream_t stream) : stream_(stream) {
+  CudaRecording(cudaGraph_t graph, cudaStream_t stream, int device)
+      : stream_(stream), device_(device) {
     const cudaError_t status = cudaGraphInstantiate(&graph_, graph, 0);
     cudaGraphDestroy(graph);
     cuda_check(status, "cudaGraphInstantiate");
@@ -27,10 +29,14 @@ class CudaRecording final : public Recording {
     cuda_check(cudaStreamSynchronize(stream), "cudaGraphUpload");
   }
   ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
-  void launch() override { cuda_check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch"); }
+  void launch() override {
+    cuda_check(cudaSetDevice(device_), "cudaSetDevice");
+    cuda_check(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
+  }
 
  private:
   cudaStream_t stream_;
+  int device_;
   cudaGraphExec_t graph_ = nullptr;
 };
 
@@ -67,6 +73,19 @@ Bytes others_hold(int index) {
   return bytes;
 }
 
+// "a machine with cuda:0 (NVIDIA H200), cuda:1 (NVIDIA H200)"
+std::string devices_text(int count) {
+  if (count == 0) return "a machine without one";
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    const bool known = cudaGetDeviceProperties(&properties, i) == cudaSuccess;
+    text += (i == 0 ? "a machine with cuda:" : ", cuda:") + std::to_string(i) + " (" +
+            (known ? properties.name : "unknown") + ")";
+  }
+  return text;
+}
+
 }  // namespace
 
 struct CudaBackend::State {
@@ -80,10 +99,13 @@ struct CudaBackend::State {
   DnnHandle dnn;
   CudaLibraries libraries;
   std::unique_ptr<StayCopies> stays;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // of the handles above
+  std::mutex shared_mutex;
   std::map<std::string, std::weak_ptr<void>> shared;
+  std::future<void> opening;  // of libraries; waited for first
 
   ~State() {
+    if (opening.valid()) opening.wait();
     stays.reset();
     if (dnn.handle) dnn.destroy(static_cast<cudnnHandle_t>(dnn.handle));
     if (blas) libraries.blas_lt().destroy(blas);
@@ -105,13 +127,14 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
     : Backend({DeviceKind::cuda, index}, 1, kAlignment),
       options_(options),
       state_(std::make_unique<State>()) {
+  State& s = *state_;
+  // While the driver starts and the context is made.
+  s.opening = std::async(std::launch::async, [&s] { s.libraries.open_ahead(); });
   const int count = cuda_device_count();
   if (index < 0 || index >= count)
     throw UserError("[backend] --device cuda:" + std::to_string(index) + ": expected a GPU, " +
-                    (count == 0 ? "received a machine without one"
-                                : "received one of " + std::to_string(count)) +
-                    "; use --device cpu");
-  State& s = *state_;
+                    "received " + devices_text(count) +
+                    (count == 0 ? "; use --device cpu" : "; use one of these, or --device cpu"));
   s.index = index;
   s.others = others_hold(index);
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
@@ -135,6 +158,7 @@ std::string CudaBackend::machine() const {
 
 void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
+  use();
   cuda_check(
       cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, state_->stream),
       "copy to the device");
@@ -142,6 +166,7 @@ void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
 
 void CudaBackend::copy_out(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
+  use();
   cuda_check(
       cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, state_->stream),
       "copy to the host");
@@ -149,6 +174,7 @@ void CudaBackend::copy_out(void* to, const void* from, Bytes bytes) {
 
 void CudaBackend::copy(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
+  use();
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
                              state_->stream),
              "copy on the device");
@@ -156,30 +182,36 @@ void CudaBackend::copy(void* to, const void* from, Bytes bytes) {
 
 void CudaBackend::zero(void* at, Bytes bytes) {
   if (bytes == 0) return;
+  use();
   cuda_check(cudaMemsetAsync(at, 0, static_cast<size_t>(bytes), state_->stream), "cudaMemset");
 }
 
 void CudaBackend::add_words(int64_t* to, const int64_t* from, std::span<const int64_t> add) {
+  use();
   check(add.size() <= 8, "a few words");
   cuda::add_words(state_->stream, to, from, add);
   cuda_check(cudaGetLastError(), "add_words");
 }
 
 void CudaBackend::synchronize() {
+  use();
   cuda_check(cudaStreamSynchronize(state_->stream), "synchronize");
 }
 
 std::unique_ptr<DeviceMemory> CudaBackend::reserve(Bytes bytes) {
+  use();
   auto memory = std::make_unique<CudaMemory>(state_->index, bytes);
   zero(memory->data(), bytes);
   return memory;
 }
 
 std::unique_ptr<DeviceMemory> CudaBackend::reserve_staging(Bytes bytes) {
+  use();
   return std::make_unique<PinnedMemory>(bytes);
 }
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
+  use();
   cuda_check(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
   cudaGraph_t graph = nullptr;
@@ -192,10 +224,11 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work
     throw;
   }
   cuda_check(cudaStreamEndCapture(state_->stream, &graph), "cudaStreamEndCapture");
-  return std::make_unique<CudaRecording>(graph, state_->stream);
+  return std::make_unique<CudaRecording>(graph, state_->stream, state_->index);
 }
 
 double CudaBackend::time_ms(const std::function<void()>& work) {
+  use();
   State& s = *state_;
   for (cudaEvent_t* event : {&s.begin, &s.end})
     if (!*event) cuda_check(cudaEventCreate(event), "cudaEventCreate");
@@ -210,6 +243,7 @@ double CudaBackend::time_ms(const std::function<void()>& work) {
 
 void CudaBackend::copy_beside(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
+  use();
   cuda_check(
       cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, state_->copies),
       "copy beside kernels");
@@ -217,30 +251,49 @@ void CudaBackend::copy_beside(void* to, const void* from, Bytes bytes) {
 
 // A wait is for the event as it was recorded last: one event serves all.
 void CudaBackend::wait_for_copies() {
+  use();
   cuda_check(cudaEventRecord(state_->reached, state_->copies), "cudaEventRecord");
   cuda_check(cudaStreamWaitEvent(state_->stream, state_->reached, 0), "cudaStreamWaitEvent");
 }
 
 void CudaBackend::copies_wait() {
+  use();
   cuda_check(cudaEventRecord(state_->reached, state_->stream), "cudaEventRecord");
   cuda_check(cudaStreamWaitEvent(state_->copies, state_->reached, 0), "cudaStreamWaitEvent");
 }
 
 void CudaBackend::synchronize_copies() {
+  use();
   cuda_check(cudaStreamSynchronize(state_->copies), "synchronize copies");
 }
 
 void CudaBackend::send_away(size_t stay, void* host, const void* from, Bytes bytes) {
+  use();
   state_->stays->send(stay, host, from, bytes);
 }
 void CudaBackend::bring_back(size_t stay, void* to, const void* host, Bytes bytes) {
+  use();
   state_->stays->bring(stay, to, host, bytes);
 }
-void CudaBackend::wait_away(size_t stay) { state_->stays->wait_away(stay); }
-void CudaBackend::wait_back(size_t stay) { state_->stays->wait_back(stay); }
-void CudaBackend::join_stays() { state_->stays->join(); }
+void CudaBackend::wait_away(size_t stay) {
+  use();
+  state_->stays->wait_away(stay);
+}
+void CudaBackend::wait_back(size_t stay) {
+  use();
+  state_->stays->wait_back(stay);
+}
+void CudaBackend::join_stays() {
+  use();
+  state_->stays->join();
+}
 
-CUstream_st* CudaBackend::stream() const { return state_->stream; }
+void CudaBackend::use() const { cuda_check(cudaSetDevice(state_->index), "cudaSetDevice"); }
+
+CUstream_st* CudaBackend::stream() const {
+  use();
+  return state_->stream;
+}
 int CudaBackend::multiprocessors() const { return state_->properties.multiProcessorCount; }
 int CudaBackend::compute_capability() const {
   return 10 * state_->properties.major + state_->properties.minor;
@@ -248,13 +301,19 @@ int CudaBackend::compute_capability() const {
 
 void* CudaBackend::blas_lt() const {
   State& s = *state_;
-  if (!s.blas) cublas_check(s.libraries.blas_lt().create(&s.blas), "cublasLtCreate");
+  use();
+  const BlasLtApi& api = s.libraries.blas_lt();
+  const std::lock_guard lock(s.mutex);
+  if (!s.blas) cublas_check(api.create(&s.blas), "cublasLtCreate");
   return s.blas;
 }
 
 void* CudaBackend::dnn() const {
   State& s = *state_;
-  if (!s.dnn.handle) s.dnn = make_dnn(s.libraries.dnn(), s.stream);
+  use();
+  void* library = s.libraries.dnn();
+  const std::lock_guard lock(s.mutex);
+  if (!s.dnn.handle) s.dnn = make_dnn(library, s.stream);
   return s.dnn.handle;
 }
 
@@ -262,7 +321,7 @@ CudaLibraries& CudaBackend::libraries() const { return state_->libraries; }
 
 std::shared_ptr<void> CudaBackend::shared(
     const std::string& name, const std::function<std::shared_ptr<void>()>& make) const {
-  const std::lock_guard lock(state_->mutex);
+  const std::lock_guard lock(state_->shared_mutex);
   std::weak_ptr<void>& place = state_->shared[name];
   std::shared_ptr<void> found = place.lock();
   if (!found) place = found = make();
@@ -270,12 +329,14 @@ std::shared_ptr<void> CudaBackend::shared(
 }
 
 Bytes CudaBackend::total() const {
+  use();
   size_t free = 0, total = 0;
   cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   return static_cast<Bytes>(total);
 }
 
 Bytes CudaBackend::free() const {
+  use();
   size_t free = 0, total = 0;
   cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   return static_cast<Bytes>(free);

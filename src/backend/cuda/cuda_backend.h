@@ -39,6 +39,8 @@ class CudaBackend final : public Backend, public DeviceWork {
   std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
   double time_ms(const std::function<void()>& work) override;
+  void use() const override;
+  size_t preparing_threads() const override { return 8; }
   void copy_beside(void* to, const void* from, Bytes bytes) override;
   void wait_for_copies() override;
   void copies_wait() override;
@@ -49,7 +51,7 @@ class CudaBackend final : public Backend, public DeviceWork {
   void wait_back(size_t stay) override;
   void join_stays() override;
 
-  CUstream_st* stream() const;  // where all kernels run; also while it is recorded
+  CUstream_st* stream() const;  // where all kernels run; also while it is recorded. In use then
   int multiprocessors() const;
   int compute_capability() const;  // 90: Hopper
   bool deterministic() const { return options_.deterministic; }

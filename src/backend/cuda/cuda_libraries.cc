@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <mutex>
+
 #include "base/error.h"
 
 namespace pl {
@@ -47,6 +49,7 @@ void cublas_check(cublasStatus_t status, const char* what) {
 }
 
 struct CudaLibraries::State {
+  std::mutex blas_mutex, rtc_mutex, dnn_mutex;  // of what has their names
   void *blas = nullptr, *rtc = nullptr, *dnn = nullptr;
   BlasLtApi blas_api{};
   NvrtcApi rtc_api{};
@@ -58,6 +61,7 @@ CudaLibraries::~CudaLibraries() = default;
 
 const BlasLtApi& CudaLibraries::blas_lt() {
   State& s = *state_;
+  const std::lock_guard lock(s.blas_mutex);
   if (s.blas) return s.blas_api;
   void* library = open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
   BlasLtApi& api = s.blas_api;
@@ -82,6 +86,7 @@ const BlasLtApi& CudaLibraries::blas_lt() {
 
 const NvrtcApi& CudaLibraries::nvrtc() {
   State& s = *state_;
+  const std::lock_guard lock(s.rtc_mutex);
   if (s.rtc) return s.rtc_api;
   void* library = open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
   NvrtcApi& api = s.rtc_api;
@@ -98,8 +103,22 @@ const NvrtcApi& CudaLibraries::nvrtc() {
 }
 
 void* CudaLibraries::dnn() {
+  const std::lock_guard lock(state_->dnn_mutex);
   if (!state_->dnn) state_->dnn = open_library({"libcudnn.so.9", "libcudnn.so"});
   return state_->dnn;
+}
+
+// cuDNN opens its parts, some hundred MB, when it is first asked for a plan.
+void CudaLibraries::open_ahead() {
+  try {
+    blas_lt();
+    dnn();
+    for (const char* part :
+         {"libcudnn_graph.so.9", "libcudnn_heuristic.so.9",
+          "libcudnn_engines_runtime_compiled.so.9", "libcudnn_engines_precompiled.so.9"})
+      open_first({part});
+  } catch (const BackendError&) {  // told where it is needed
+  }
 }
 
 namespace {

@@ -55,6 +55,9 @@ class CudaLibraries {
   const BlasLtApi& blas_lt();
   const NvrtcApi& nvrtc();
   void* dnn();  // dlopen's handle of cuDNN, for cudnn-frontend's own loader
+  // Opens those that most models need: a quarter of a second, and from a disk a second and more,
+  // that need not be waited for. All of these may be called from any thread.
+  void open_ahead();
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cpu/host_memory.h"
 
 namespace pl {
 
@@ -18,6 +19,9 @@ class PinnedMemory final : public DeviceMemory {
  public:
   explicit PinnedMemory(Bytes bytes);
   ~PinnedMemory() override;
+
+ private:
+  Reservation pages_;  // of large ones
 };
 
 }  // namespace pl
