@@ -4,7 +4,6 @@
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
 
-#include <condition_variable>
 #include <mutex>
 #include <unordered_map>
 
@@ -34,60 +33,11 @@ cudnnHandle_t handle_of(CudaBackend& backend) {
   return handle;
 }
 
-// Handles that plans are built with, each by one thread at a time: the backend's, and a second one
-// where two threads want some. It takes 8 MiB of the device for good, and a third would hardly be
-// faster: the library has locks of its own. Plans do not depend on their handle.
-class Builders {
- public:
-  explicit Builders(cudnnHandle_t own) : idle_{own} {}
-  ~Builders() {
-    if (second_) fe::detail::destroy_handle(second_);
-  }
-  Builders(const Builders&) = delete;
-  Builders& operator=(const Builders&) = delete;
-
-  cudnnHandle_t take() {
-    std::unique_lock lock(mutex_);
-    if (idle_.empty() && !second_) {
-      if (fe::detail::create_handle(&second_) == CUDNN_STATUS_SUCCESS) return second_;
-      second_ = nullptr;
-    }
-    freed_.wait(lock, [&] { return !idle_.empty(); });
-    const cudnnHandle_t handle = idle_.back();
-    idle_.pop_back();
-    return handle;
-  }
-  void give(cudnnHandle_t handle) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(handle);
-    freed_.notify_one();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable freed_;
-  std::vector<cudnnHandle_t> idle_;
-  cudnnHandle_t second_ = nullptr;
-};
-
-class BuildingHandle {
- public:
-  explicit BuildingHandle(Builders& among) : among_(among), handle_(among.take()) {}
-  ~BuildingHandle() { among_.give(handle_); }
-  BuildingHandle(const BuildingHandle&) = delete;
-  BuildingHandle& operator=(const BuildingHandle&) = delete;
-  cudnnHandle_t get() const { return handle_; }
-
- private:
-  Builders& among_;
-  cudnnHandle_t handle_;
-};
-
-std::shared_ptr<Builders> builders_of(CudaBackend& backend) {
-  const cudnnHandle_t own = handle_of(backend);
-  return std::static_pointer_cast<Builders>(backend.shared("cudnn builders", [own] {
-    return std::static_pointer_cast<void>(std::make_shared<Builders>(own));
-  }));
+// Plans are built by one thread at a time: they share the handle. A second handle is faster, but
+// takes 8 MiB of the device that a bill has or has not, by how the threads met.
+std::shared_ptr<std::mutex> building_of(CudaBackend& backend) {
+  return std::static_pointer_cast<std::mutex>(
+      backend.shared("cudnn building", [] { return std::make_shared<std::mutex>(); }));
 }
 
 }  // namespace
@@ -95,7 +45,7 @@ std::shared_ptr<Builders> builders_of(CudaBackend& backend) {
 struct DnnGraph::State {
   CudaBackend& backend;
   cudnnHandle_t handle;
-  std::shared_ptr<Builders> builders;
+  std::shared_ptr<std::mutex> building;
   fe::graph::Graph graph = {};
   std::unordered_map<int64_t, void*> pointers = {};
   Bytes workspace = 0;
@@ -121,7 +71,7 @@ struct DnnGraph::State {
 
 DnnGraph::DnnGraph(CudaBackend& backend)
     : state_(new State{
-          .backend = backend, .handle = handle_of(backend), .builders = builders_of(backend)}) {
+          .backend = backend, .handle = handle_of(backend), .building = building_of(backend)}) {
   state_->graph.set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
 }
@@ -181,8 +131,8 @@ void DnnGraph::convolution(ConvKind kind, const DnnTensor& x, const DnnTensor& w
 
 bool DnnGraph::build(bool exact, int64_t most_workspace) {
   State& s = *state_;
-  const BuildingHandle handle(*s.builders);
-  if (s.graph.validate().is_bad() || s.graph.build_operation_graph(handle.get()).is_bad() ||
+  const std::lock_guard building(*s.building);
+  if (s.graph.validate().is_bad() || s.graph.build_operation_graph(s.handle).is_bad() ||
       s.graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
     return false;
   s.graph.deselect_workspace_greater_than(most_workspace);
