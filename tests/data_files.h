@@ -69,7 +69,7 @@ inline std::string write_bytes(const std::string& path, const std::string& bytes
 
 inline std::string little(uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> 8 * i);
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> 8 * i : 0);
   return out;
 }
 
