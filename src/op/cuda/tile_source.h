@@ -18,6 +18,8 @@ struct TileArgs {
   void* parts;  // of sums: (outputs, blocks)
 };
 
+extern const char* const kTilePrelude;  // the texts' first lines
+
 struct TileSource {
   TileProgram tile;
   std::vector<ScalarInstruction> scalars;  // computed once for each block
