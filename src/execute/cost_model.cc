@@ -58,6 +58,7 @@ constexpr std::array kUses{
     Use{"softmax_cross_entropy", 0.01, 1},
     Use{"softmax_cross_entropy_gradient", 0.02, 1},
     Use{"reduce_sum", 0.1, 0.25},
+    Use{"reduce_sum_accumulate", 0.1, 0.25},
     Use{"reduce_max", 0.05, 0.3},
     Use{"transpose", 1, 0.2},
     Use{"concatenate", 1, 0.5},

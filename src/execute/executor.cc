@@ -62,6 +62,7 @@ Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernel
     loops_.push_back(bind_loop(graph.loops[l], plan.loops[l], kernels.loops[l]));
   for (const Step& step : plan.steps) steps_.push_back(bind(graph, step, kernels));
   bind_stays(graph, plan, steps_);
+  join_steps(graph, steps_, {});
   forward_ = find_forward();
 }
 
@@ -127,6 +128,10 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
     const Bytes bytes = loop.body.variables[index(variable)].meta.bytes();
     bound.sums.emplace_back(grant(plan.variable_at[index(variable)], bytes), bytes);
   }
+  bound.sums = joined_ranges(std::move(bound.sums), alignment_);
+  std::vector<bool> moves(bound.steps.size(), false);
+  for (const BoundLoop::Moving& moving : bound.moving) moves[moving.step] = true;
+  join_steps(loop.body, bound.steps, moves);
   for (const Loop::In& link : loop.params) {
     const auto& inputs = loop.body.inputs;
     const auto at =
@@ -257,6 +262,13 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
     for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
       if (work_) run_copies(current->before);
+      const size_t together = std::min(current->together, steps.size() - s);
+      // To warm up both are run: timed and watched steps run one by one.
+      if (together > 1 && !times && !watch_) run_together(steps.subspan(s, together));
+      if (together > 1 && !times && !watch_ && !waits_) {
+        s += together - 1;
+        continue;
+      }
       if (current->loop >= 0)
         run_loop(loops_[index(current->loop)], times);
       else

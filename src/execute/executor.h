@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/device_work.h"
+#include "backend/several_kernel.h"
 #include "execute/kernel_book.h"
 #include "plan/plan.h"
 
@@ -30,6 +31,10 @@ struct ArenaView {
 // Nanoseconds, as Executor::steps(); then those of the loops' bodies, each the mean over its trips.
 using StepTimes = std::vector<int64_t>;
 
+// Ranges of bytes, of which those that lie side by side are one.
+std::vector<std::pair<void*, Bytes>> joined_ranges(std::vector<std::pair<void*, Bytes>> ranges,
+                                                   Bytes alignment);
+
 class Executor {
  public:
   // One step of the plan, ready to run. Exposed so that tests can watch it from outside.
@@ -38,7 +43,8 @@ class Executor {
     NodeId node;
     std::vector<void*> in, out;
     void* workspace;
-    int loop = -1;  // index into loops() instead of a kernel
+    int loop = -1;        // index into loops() instead of a kernel
+    size_t together = 1;  // steps from this one on that a device may run as one launch
     // Copies of values that leave and come back, around the step: what it waits for or begins.
     struct Copy {
       enum class What : uint8_t { sends, waits_away, brings, waits_back } what;
@@ -113,6 +119,8 @@ class Executor {
   Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
   BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
   void run(const Graph& graph, std::span<const Bound> steps, int64_t* times, size_t first = 0);
+  void join_steps(const Graph& graph, std::vector<Bound>& steps, const std::vector<bool>& apart);
+  void run_together(std::span<const Bound> steps);
   size_t find_forward() const;
   void begin_times(StepTimes* times) const;
   void end_times(StepTimes* times) const;
@@ -130,6 +138,7 @@ class Executor {
   std::vector<Bound> steps_;
   std::vector<BoundLoop> loops_;  // as in the graph
   std::vector<void*> inputs_, kept_;
+  std::vector<KernelCall> calls_;  // room for those that run together
   size_t forward_ = 0;          // steps up to the loss; 0: a weight is written before it is known
   Backend* device_ = nullptr;   // null: the host's memory
   DeviceWork* work_ = nullptr;  // of the device, where values leave

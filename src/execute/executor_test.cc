@@ -190,5 +190,72 @@ TEST(Executor, RefusesAStepWithoutAKernel) {
   EXPECT_THROW(PlannedRun(std::move(prepared)), InternalError);
 }
 
+// A device whose kernels take several calls at once; what runs is counted.
+class Elsewhere final : public Backend {
+ public:
+  Elsewhere() : Backend({DeviceKind::cuda, 0}, 1, 64) {}
+  bool on_host() const override { return false; }
+};
+class Counting final : public SeveralKernel {
+ public:
+  explicit Counting(std::vector<size_t>& launches) : launches_(launches) {}
+  void run(void* const*, void* const*, void*) override { launches_.push_back(1); }
+  bool joins(const Kernel& other) const override {
+    return dynamic_cast<const Counting*>(&other) != nullptr;
+  }
+  void run_several(std::span<const KernelCall> calls) override {
+    launches_.push_back(calls.size());
+  }
+
+ private:
+  std::vector<size_t>& launches_;
+};
+
+// Three updates of their own, then one that reads what the third wrote, and one beside it.
+TEST(Executor, NeighboursThatDoNotMeetRunAsOneLaunch) {
+  CpuBackend backend(1);
+  Recorder r;
+  const Meta meta{Dtype::float32, Shape{40}};
+  const Tensor g = r.input("g", meta, false);
+  const Tensor params = r.input("step_params", step_params_meta(), false);
+  std::vector<Tensor> w;
+  for (int i = 0; i < 5; ++i)
+    w.push_back(r.variable("w" + std::to_string(i), meta, Category::parameters));
+  for (int i = 0; i < 3; ++i) w[i] = sgd(w[i], g, params);
+  sgd(w[3], w[2], params);
+  sgd(w[4], g, params);
+  r.keep(tanh(g), "out");
+  Graph graph = r.take();
+  const VariableLayout layout = PlannedRun::layout_of(graph, backend.alignment());
+  Prepared prepared = prepare_graph(std::move(graph), backend, layout, {.off = {"early-update"}});
+  std::vector<size_t> launches;
+  for (size_t n = 0; n < prepared.graph.nodes.size(); ++n)
+    if (prepared.graph.nodes[n].op == kSgd.name)
+      prepared.kernels.nodes[n] = std::make_shared<Counting>(launches);
+  Elsewhere device;
+  const auto arena = device.reserve(prepared.plan.arena);
+  Executor executor(prepared.graph, prepared.plan, prepared.kernels,
+                    {arena->data(), arena->data() + prepared.plan.persistent}, &device);
+  executor.step();
+  EXPECT_EQ(launches, (std::vector<size_t>{3, 2}));
+  launches.clear();
+  StepTimes times(executor.timed_steps());
+  executor.step(&times);
+  EXPECT_EQ(launches, std::vector<size_t>(5, 1)) << "timed steps run one by one";
+  launches.clear();
+  executor.warm_up();
+  EXPECT_EQ(launches.size(), 7u) << "both ways are warm";
+}
+
+TEST(Executor, RangesThatLieSideBySideAreOne) {
+  char memory[1024];
+  using Ranges = std::vector<std::pair<void*, Bytes>>;
+  EXPECT_EQ(
+      joined_ranges({{memory + 64, 60}, {memory, 1}, {memory + 512, 64}, {memory + 128, 7}}, 64),
+      (Ranges{{memory, 135}, {memory + 512, 64}}));
+  EXPECT_EQ(joined_ranges({{memory, 64}, {memory + 128, 64}, {memory + 64, 0}}, 64),
+            (Ranges{{memory, 64}, {memory + 128, 64}}));
+}
+
 }  // namespace
 }  // namespace pl::test

@@ -1,31 +1,43 @@
 // CUDA kernels of cast, fill, dropout, random, relu_bits, one_hot and causal_mask.
-#include "op/cuda/device-inl.cuh"
+#include "op/cuda/each_of_several-inl.cuh"
 #include "op/cuda/kernels.h"
 
 namespace pl::cuda {
 namespace {
 
 template <class To, class From>
-__global__ void cast_reals(const From* x, To* y, int64_t total) {
-  constexpr int kSize =
+struct EachCast {
+  static constexpr int kSize =
       16 / static_cast<int>(sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
+  struct Places {
+    const From* x;
+    To* y;
+  };
   struct alignas(16) Source {
     From at[kSize];
   };
   struct alignas(16) Target {
     To at[kSize];
   };
-  const int64_t packs = total / kSize;
-  for (int64_t i = thread_index(); i < packs; i += thread_count()) {
-    const Source from = reinterpret_cast<const Source*>(x)[i];
+  const StepParams* step = nullptr;
+  bool operator==(const EachCast&) const { return true; }
+
+  static Places make_places(void* const* in, void* const* out) {
+    return {input<From>(in, 0), output<To>(out, 0)};
+  }
+  static const StepParams* params(void* const*) { return nullptr; }
+  __device__ void begin() {}
+  __device__ void run(const Places& places, int64_t i) const {
+    const Source from = reinterpret_cast<const Source*>(places.x)[i];
     Target to;
 #pragma unroll
     for (int j = 0; j < kSize; ++j) to.at[j] = static_cast<To>(widen(from.at[j]));
-    reinterpret_cast<Target*>(y)[i] = to;
+    reinterpret_cast<Target*>(places.y)[i] = to;
   }
-  const int64_t last = packs * kSize + thread_index();
-  if (last < total) y[last] = static_cast<To>(widen(x[last]));
-}
+  __device__ void rest(const Places& places, int64_t i) const {
+    places.y[i] = static_cast<To>(widen(places.x[i]));
+  }
+};
 
 // Any number, as it is: an integer or a real.
 struct Number {
@@ -103,24 +115,14 @@ __global__ void fill_numbers(Dtype dtype, double value, void* y, int64_t total) 
     store_number(dtype, {value, 0, false}, y, i);
 }
 
-template <class To, class From>
-std::unique_ptr<Kernel> cast_fast(const PrepareCall& call) {
-  const int64_t total = call.out[0].elements();
-  return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-    if (total > 0)
-      cast_reals<To, From><<<launch.blocks(total / 8 + 1, 256), 256, 0, launch.stream>>>(
-          input<From>(in, 0), output<To>(out, 0), total);
-  });
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> cast(const PrepareCall& call) {
   const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
-  if (from == Dtype::float32 && to == Dtype::bfloat16) return cast_fast<Bf16, float>(call);
-  if (from == Dtype::bfloat16 && to == Dtype::float32) return cast_fast<float, Bf16>(call);
-  if (from == Dtype::float32 && to == Dtype::float16) return cast_fast<Half, float>(call);
-  if (from == Dtype::float16 && to == Dtype::float32) return cast_fast<float, Half>(call);
+  if (from == Dtype::float32 && to == Dtype::bfloat16) return make_each(call, EachCast<Bf16, float>{});
+  if (from == Dtype::bfloat16 && to == Dtype::float32) return make_each(call, EachCast<float, Bf16>{});
+  if (from == Dtype::float32 && to == Dtype::float16) return make_each(call, EachCast<Half, float>{});
+  if (from == Dtype::float16 && to == Dtype::float32) return make_each(call, EachCast<float, Half>{});
   const int64_t total = call.out[0].elements();
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     if (total > 0)

@@ -1,126 +1,101 @@
 // CUDA kernels of sgd, adam, moving_statistics and constrain. Outputs are usually the inputs' own
 // memory.
 #include "op/adam.h"
-#include "op/cuda/columns-inl.cuh"
+#include "op/cuda/each_of_several-inl.cuh"
 #include "op/cuda/kernels.h"
 
 namespace pl::cuda {
 namespace {
 
-// body(element) for all, `body` also being told that the loop begins.
-template <class Body>
-__global__ void __launch_bounds__(256) each_weight(Body body, int64_t total) {
-  body.begin();
-  for (int64_t i = thread_index(); i < total; i += thread_count()) body.run(i);
-}
-template <class Body>
-void launch_weights(const Launch& launch, const Body& body, int64_t total) {
-  if (total > 0) each_weight<<<launch.blocks(total, 256), 256, 0, launch.stream>>>(body, total);
-}
-
-template <class T>
-struct SgdStep {
-  const T *w, *g;
-  T* next;
-  const StepParams* params;
-  T rate;
-  __device__ void begin() { rate = static_cast<T>(params->learning_rate); }
-  __device__ void run(int64_t i) const { next[i] = w[i] - rate * g[i]; }
+template <class Number>
+struct SgdUpdate {
+  using T = Number;
+  static constexpr int kIn = 2, kOut = 1, kParams = 2;
+  T rate = T(0);
+  bool operator==(const SgdUpdate&) const { return true; }
+  __device__ void begin(const StepParams* step) { rate = static_cast<T>(step->learning_rate); }
+  __device__ void one(const T (&x)[2], T (&y)[1]) const { y[0] = x[0] - rate * x[1]; }
 };
 
-template <class T>
-struct MomentumStep {
-  const T *w, *velocity, *g;
-  T *next, *next_velocity;
-  const StepParams* params;
+template <class Number>
+struct MomentumUpdate {
+  using T = Number;
+  static constexpr int kIn = 3, kOut = 2, kParams = 3;
   T keep;
   bool nesterov;
-  T rate;
-  __device__ void begin() { rate = static_cast<T>(params->learning_rate); }
-  __device__ void run(int64_t i) const {
-    const T step = rate * g[i], v = keep * velocity[i] - step;
-    const T old = w[i];
-    next_velocity[i] = v;
-    next[i] = nesterov ? old + (keep * v - step) : old + v;
+  T rate = T(0);
+  bool operator==(const MomentumUpdate&) const = default;
+  __device__ void begin(const StepParams* step) { rate = static_cast<T>(step->learning_rate); }
+  // w, velocity, g to w, velocity.
+  __device__ void one(const T (&x)[3], T (&y)[2]) const {
+    const T step = rate * x[2], v = keep * x[1] - step;
+    y[1] = v;
+    y[0] = nesterov ? x[0] + (keep * v - step) : x[0] + v;
   }
 };
 
-template <class T>
-struct AdamStep {
-  const T *w, *m, *v, *g;
-  T *next_w, *next_m, *next_v;
-  const StepParams* params;
+template <class Number>
+struct AdamUpdate {
+  using T = Number;
+  static constexpr int kIn = 4, kOut = 3, kParams = 4;
   double beta_1, beta_2;
   T rest_1, rest_2, epsilon, decay;
-  T alpha, rate;
+  T alpha = T(0), rate = T(0);
+  bool operator==(const AdamUpdate&) const = default;
 
-  __device__ void begin() {
+  __device__ void begin(const StepParams* step) {
     __shared__ T numbers[2];
     if (threadIdx.x == 0) {
-      const auto t = static_cast<double>(params->update > 0 ? params->update : params->step);
+      const auto t = static_cast<double>(step->update > 0 ? step->update : step->step);
       auto power = [&](double beta) {
         return static_cast<T>(pow(static_cast<double>(static_cast<T>(beta)), t));
       };
-      numbers[1] = static_cast<T>(params->learning_rate);
+      numbers[1] = static_cast<T>(step->learning_rate);
       numbers[0] = numbers[1] * sqrt_of(T(1) - power(beta_2)) / (T(1) - power(beta_1));
     }
     __syncthreads();
     alpha = numbers[0];
     rate = numbers[1];
   }
-  __device__ void one(T& weight, T& moment, T& square, T gradient) const {
-    moment = moment + (gradient - moment) * rest_1;
-    square = square + (gradient * gradient - square) * rest_2;
+  // w, m, v, g to w, m, v.
+  __device__ void one(const T (&x)[4], T (&y)[3]) const {
+    const T weight = x[0], gradient = x[3];
+    const T moment = x[1] + (gradient - x[1]) * rest_1;
+    const T square = x[2] + (gradient * gradient - x[2]) * rest_2;
     const T kept = decay != T(0) ? weight - weight * decay * rate : weight;
-    weight = kept - moment * alpha / (sqrt_of(square) + epsilon);
-  }
-  // A pack of elements.
-  __device__ void run(int64_t i) const {
-    constexpr int kSize = Pack<T>::kSize;
-    Pack<T> weight = load_pack(w + i * kSize), moment = load_pack(m + i * kSize);
-    Pack<T> square = load_pack(v + i * kSize), gradient = load_pack(g + i * kSize);
-#pragma unroll
-    for (int j = 0; j < kSize; ++j) one(weight.at[j], moment.at[j], square.at[j], gradient.at[j]);
-    store_pack(next_m + i * kSize, moment);
-    store_pack(next_v + i * kSize, square);
-    store_pack(next_w + i * kSize, weight);
-  }
-};
-// What is left behind the last pack.
-template <class T>
-struct AdamRest {
-  AdamStep<T> step;
-  int64_t first;
-  __device__ void begin() { step.begin(); }
-  __device__ void run(int64_t k) const {
-    const int64_t i = first + k;
-    T weight = step.w[i], moment = step.m[i], square = step.v[i];
-    step.one(weight, moment, square, step.g[i]);
-    step.next_m[i] = moment;
-    step.next_v[i] = square;
-    step.next_w[i] = weight;
+    y[0] = kept - moment * alpha / (sqrt_of(square) + epsilon);
+    y[1] = moment;
+    y[2] = square;
   }
 };
 
-template <class T>
-struct MovingStep {
-  const T *moving[2], *batch[2];
-  T* next[2];
+template <class Number>
+struct MovingUpdate {
+  using T = Number;
+  static constexpr int kIn = 4, kOut = 2, kParams = -1;
   T keep, take;
-  __device__ void begin() {}
-  __device__ void run(int64_t i) const {
+  bool operator==(const MovingUpdate&) const = default;
+  __device__ void begin(const StepParams*) {}
+  // Two statistics and the batch's.
+  __device__ void one(const T (&x)[4], T (&y)[2]) const {
 #pragma unroll
-    for (int s = 0; s < 2; ++s) next[s][i] = moving[s][i] * keep + batch[s][i] * take;
+    for (int s = 0; s < 2; ++s) y[s] = x[s] * keep + x[2 + s] * take;
   }
 };
 
-template <class T>
+template <class Number>
 struct NonNegative {
-  const T* w;
-  T* y;
-  __device__ void begin() {}
-  __device__ void run(int64_t i) const { y[i] = w[i] <= T(0) ? T(0) : w[i]; }
+  using T = Number;
+  static constexpr int kIn = 1, kOut = 1, kParams = -1;
+  bool operator==(const NonNegative&) const = default;
+  __device__ void begin(const StepParams*) {}
+  __device__ void one(const T (&x)[1], T (&y)[1]) const { y[0] = x[0] <= T(0) ? T(0) : x[0]; }
 };
+
+template <class Update>
+std::unique_ptr<Kernel> update_kernel(const PrepareCall& call, const Update& update) {
+  return make_each(call, EachUpdate<Update>{update});
+}
 
 // w (outer, along, inner): a block for each vector where neighbours lie together, else a thread.
 struct ConstrainForm {
@@ -178,83 +153,42 @@ ConstrainForm constrain_form(const Meta& meta, const Attrs& attrs) {
 }  // namespace
 
 std::unique_ptr<Kernel> sgd(const PrepareCall& call) {
-  const int64_t total = call.in[0].elements();
-  return dispatch_variable(call.in[0].dtype, [&]<class T>() {
-    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-      launch_weights(launch,
-                     SgdStep<T>{input<T>(in, 0), input<T>(in, 1), output<T>(out, 0),
-                                input<StepParams>(in, 2), T(0)},
-                     total);
-    });
-  });
+  return dispatch_variable(call.in[0].dtype,
+                           [&]<class T>() { return update_kernel(call, SgdUpdate<T>{}); });
 }
 
 std::unique_ptr<Kernel> sgd_momentum(const PrepareCall& call) {
-  const int64_t total = call.in[0].elements();
   const bool nesterov = call.attrs.integer("nesterov", 0) != 0;
   const double momentum = call.attrs.real("momentum", 0.9);
   return dispatch_variable(call.in[0].dtype, [&]<class T>() {
-    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-      launch_weights(launch,
-                     MomentumStep<T>{input<T>(in, 0), input<T>(in, 1), input<T>(in, 2),
-                                     output<T>(out, 0), output<T>(out, 1), input<StepParams>(in, 3),
-                                     static_cast<T>(momentum), nesterov, T(0)},
-                     total);
-    });
+    return update_kernel(call, MomentumUpdate<T>{static_cast<T>(momentum), nesterov});
   });
 }
 
 std::unique_ptr<Kernel> adam(const PrepareCall& call) {
-  const int64_t total = call.in[0].elements();
   const AdamUpdateOptions o = adam_options(call.attrs);
   return dispatch_variable(call.in[0].dtype, [&]<class T>() {
-    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-      const AdamStep<T> step{.w = input<T>(in, 0),
-                             .m = input<T>(in, 1),
-                             .v = input<T>(in, 2),
-                             .g = input<T>(in, 3),
-                             .next_w = output<T>(out, 0),
-                             .next_m = output<T>(out, 1),
-                             .next_v = output<T>(out, 2),
-                             .params = input<StepParams>(in, 4),
-                             .beta_1 = o.beta_1,
-                             .beta_2 = o.beta_2,
-                             .rest_1 = static_cast<T>(1 - o.beta_1),
-                             .rest_2 = static_cast<T>(1 - o.beta_2),
-                             .epsilon = static_cast<T>(o.epsilon),
-                             .decay = static_cast<T>(o.weight_decay),
-                             .alpha = T(0),
-                             .rate = T(0)};
-      const int64_t packs = total / Pack<T>::kSize, done = packs * Pack<T>::kSize;
-      launch_weights(launch, step, packs);
-      launch_weights(launch, AdamRest<T>{step, done}, total - done);
-    });
+    return update_kernel(call, AdamUpdate<T>{.beta_1 = o.beta_1,
+                                             .beta_2 = o.beta_2,
+                                             .rest_1 = static_cast<T>(1 - o.beta_1),
+                                             .rest_2 = static_cast<T>(1 - o.beta_2),
+                                             .epsilon = static_cast<T>(o.epsilon),
+                                             .decay = static_cast<T>(o.weight_decay)});
   });
 }
 
 std::unique_ptr<Kernel> moving_statistics(const PrepareCall& call) {
-  const int64_t total = call.in[0].elements();
   const double momentum = call.attrs.real("momentum");
   return dispatch_variable(call.in[0].dtype, [&]<class T>() {
-    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-      launch_weights(launch,
-                     MovingStep<T>{{input<T>(in, 0), input<T>(in, 1)},
-                                   {input<T>(in, 2), input<T>(in, 3)},
-                                   {output<T>(out, 0), output<T>(out, 1)},
-                                   static_cast<T>(momentum),
-                                   static_cast<T>(1 - momentum)},
-                     total);
-    });
+    return update_kernel(
+        call, MovingUpdate<T>{static_cast<T>(momentum), static_cast<T>(1 - momentum)});
   });
 }
 
 std::unique_ptr<Kernel> constrain(const PrepareCall& call) {
   const int64_t total = call.in[0].elements();
   return dispatch_variable(call.in[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
-    if (call.attrs.text("kind") == "non_neg")
-      return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-        launch_weights(launch, NonNegative<T>{input<T>(in, 0), output<T>(out, 0)}, total);
-      });
+    if (call.attrs.text("kind") == "non_neg") return update_kernel(call, NonNegative<T>{});
     const ConstrainForm f = constrain_form(call.in[0], call.attrs);
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (total == 0) return;
