@@ -33,22 +33,6 @@ __global__ void add_bias_packs(T* c, const B* bias, int64_t packs, int64_t n, bo
   }
 }
 
-template <class T>
-struct BiasTerm {
-  const T* x;
-  int64_t columns;
-  template <int N>
-  struct Lane {
-    __device__ Lane(const BiasTerm&, int64_t) {}
-    template <class A>
-    __device__ void add(const BiasTerm& t, int64_t row, int64_t column, A (&sums)[1][N]) const {
-      Wide<T> v[N];
-      load_wide<N>(t.x + row * t.columns + column, v);
-#pragma unroll
-      for (int j = 0; j < N; ++j) sums[0][j] += v[j];
-    }
-  };
-};
 template <class W>
 struct BiasEnd {
   W* to;
@@ -109,7 +93,7 @@ void launch_bias_gradient(Backend& backend, Dtype dtype, const void* dy, void* t
   with_real(dtype, [&]<class T>() {
     using W = Wide<T>;
     const ColumnPlan plan = column_plan(1, rows, n, Pack<T>::kSize, launch.processors, 1);
-    sum_columns<1, Pack<T>::kSize, W>(launch, plan, BiasTerm<T>{static_cast<const T*>(dy), n},
+    sum_columns<1, Pack<T>::kSize, W>(launch, plan, ColumnTerm<T>{static_cast<const T*>(dy), n},
                                       BiasEnd<W>{static_cast<W*>(to), onto}, workspace);
   });
   check_launch("bias gradient");

@@ -218,7 +218,7 @@ std::unique_ptr<Kernel> layer_norm_parameter_gradient(const PrepareCall& call) {
               launch, plan,
               NormParameterTerm<T>{input<T>(in, 0), input<T>(in, 3), input<W>(in, 1),
                                    input<W>(in, 2), f.features},
-              NormParameterEnd<W>{output<W>(out, 0), output<W>(out, 1)}, workspace);
+              NormParameterEnd<W, 2>{{{output<W>(out, 0)}, {output<W>(out, 1)}}}, workspace);
         },
         plan.bytes(2, sizeof(W)));
   });

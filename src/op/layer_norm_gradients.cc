@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "op/accumulate.h"
 #include "op/infer.h"
 #include "op/layer_norm.h"
 #include "op/pointwise.h"
@@ -116,6 +117,18 @@ std::unique_ptr<Kernel> composed(const PrepareCall& call) {
 constexpr Variant kVariants[] = {{"composed", DeviceKind::cpu, composed}};
 constexpr InOut kInPlace[] = {{4, 0}, {5, 0}, {0, 0}};
 
+constexpr AddingOp kAdding{"layer_norm_gradients_accumulate", kLayerNormGradients, 1, 3};
+Metas accumulate_infer(const Metas& in, const Attrs& attrs) { return kAdding.infer(in, attrs); }
+Cost accumulate_cost(const Metas& in, const Metas& out, const Attrs& attrs) {
+  return kAdding.cost(in, out, attrs);
+}
+std::vector<Sample> accumulate_samples() { return kAdding.samples(); }
+RowMask accumulate_wide_operands(const Attrs&, size_t) { return 0b1110111; }
+constexpr Variant kAccumulateVariants[] = {
+    {"composed", DeviceKind::cpu, layer_norm_gradients_accumulate_composed}};
+constexpr InOut kAccumulateInPlace[] = {{7, 0}, {8, 0}, {3, 0}};
+constexpr InOut kNextVersion[] = {{0, 1}, {1, 2}, {2, 3}};
+
 }  // namespace
 
 const Op kLayerNormGradients{
@@ -130,6 +143,24 @@ const Op kLayerNormGradients{
     .cost = cost,
     .samples = samples,
 };
+
+const Op kLayerNormGradientsAccumulate{
+    .name = kAdding.name,
+    .summary = "layer_norm_gradients whose sums over rows are added to running sums",
+    .infer = accumulate_infer,
+    .in_place = kAccumulateInPlace,
+    .next_version = kNextVersion,
+    .rows = rows_none,
+    .effects = {.writes_state = true},
+    .wide_operands = accumulate_wide_operands,
+    .variants = kAccumulateVariants,
+    .cost = accumulate_cost,
+    .samples = accumulate_samples,
+};
+
+std::unique_ptr<Kernel> layer_norm_gradients_accumulate_composed(const PrepareCall& call) {
+  return kAdding.composed(call);
+}
 
 std::unique_ptr<Kernel> layer_norm_gradients_in_parts(const PrepareCall& call) {
   const Metas of_sums{call.in[0], call.in[2], call.in[3], call.in[4]};

@@ -7,6 +7,8 @@
 namespace pl {
 
 extern const Op kLayerNormGradients;
+// With sum = 1; the three sums are added to running sums, the first operands.
+extern const Op kLayerNormGradientsAccumulate;
 
 struct LayerNormGradients {
   Tensor dx, dgamma, dbeta;
@@ -18,5 +20,6 @@ LayerNormGradients layer_norm_gradients(const Tensor& x, const Tensor& gamma, co
 
 // The kernels of its parts, of any device.
 std::unique_ptr<Kernel> layer_norm_gradients_in_parts(const PrepareCall&);
+std::unique_ptr<Kernel> layer_norm_gradients_accumulate_composed(const PrepareCall&);
 
 }  // namespace pl

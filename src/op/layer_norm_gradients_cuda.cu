@@ -1,4 +1,5 @@
-// CUDA kernel of layer_norm_gradients: all of them in one pass over x and dy.
+// CUDA kernel of layer_norm_gradients: all of them in one pass over x and dy. The sums may be added
+// to running ones.
 #include "op/cuda/kernels.h"
 #include "op/cuda/norm_rows-inl.cuh"
 #include "op/cuda/product.h"
@@ -15,17 +16,63 @@ namespace {
 // a ring in shared memory, in which a lane reads only what it asked for itself, so that nobody waits for others.
 constexpr int kMostWithTotal = 24;  // numbers of a lane
 constexpr int kMostWarps = 16;
-constexpr int kRing = 2;  // rows of a warp
+constexpr int norm_ring(int packs) { return packs <= 3 ? 3 : 2; }  // rows of a warp
 template <class T, int kPacks>
 struct NormRing {
-  Pack<T> at[kRing][3][kPacks][32];  // x, dy, added
+  Pack<T> at[norm_ring(kPacks)][3][kPacks][32];  // x, dy, added
 };
-// What the warps' sums are joined in lies on the rings.
+// Behind the last row a warp's sums lie on its ring, to be joined with the others'.
 template <class T, int kPacks>
-constexpr int ring_bytes(int warps) {
-  constexpr int kJoin = (32 * Pack<T>::kSize + 1) * static_cast<int>(sizeof(Wide<T>));
-  static_assert(kJoin <= static_cast<int>(sizeof(NormRing<T, kPacks>)));
-  return warps * static_cast<int>(sizeof(NormRing<T, kPacks>));
+struct NormSums {
+  static constexpr int kSize = Pack<Wide<T>>::kSize, kParts = Pack<T>::kSize / kSize;
+  Pack<Wide<T>> at[3][kPacks][kParts][32];
+  static_assert(sizeof at <= sizeof(NormRing<T, kPacks>));
+  static constexpr int kNumbers = kPacks * kParts * 32 * kSize;  // of a sum
+  // The column of a number.
+  __device__ static int column(int number) {
+    const int lane = number / kSize % 32, part = number / (kSize * 32) % kParts;
+    return (number / (kSize * 32 * kParts) * 32 + lane) * Pack<T>::kSize + part * kSize +
+           number % kSize;
+  }
+};
+
+// The sums of all warps, in the order of warps.
+template <class T, int kPacks, int kSums>
+__device__ void join_norm_sums(const NormRows& f, char* rings, int warp, int lane,
+                               const RowInLanes<T, kPacks> (&sums)[kSums], int sums_made,
+                               Wide<T>* parts) {
+  using W = Wide<T>;
+  using Sums = NormSums<T, kPacks>;
+  constexpr int kPitch = static_cast<int>(sizeof(NormRing<T, kPacks>) / sizeof(W));
+  W* shared = reinterpret_cast<W*>(rings);  // (warps, kPitch)
+  Sums& own = *reinterpret_cast<Sums*>(shared + warp * kPitch);
+  __syncwarp();  // other lanes have read their rows
+#pragma unroll
+  for (int k = 0; k < kSums; ++k)
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+#pragma unroll
+      for (int part = 0; part < Sums::kParts; ++part) {
+        Pack<W> pack;
+#pragma unroll
+        for (int j = 0; j < Sums::kSize; ++j) pack.at[j] = sums[k].at[p][part * Sums::kSize + j];
+        own.at[k][p][part][lane] = pack;
+      }
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  for (int i = static_cast<int>(threadIdx.x); i < sums_made * Sums::kNumbers; i += blockDim.x) {
+    W of_warp[kMostWarps];
+#pragma unroll
+    for (int w = 0; w < kMostWarps; ++w)
+      of_warp[w] = w < warps ? shared[w * kPitch + i] : W(0);
+    W joined = of_warp[0];
+#pragma unroll
+    for (int w = 1; w < kMostWarps; ++w)
+      if (w < warps) joined += of_warp[w];
+    const int column = Sums::column(i % Sums::kNumbers);
+    if (column < f.features)
+      parts[(blockIdx.x * int64_t{sums_made} + i / Sums::kNumbers) * f.features + column] = joined;
+  }
 }
 
 template <class T, int kPacks>
@@ -35,14 +82,12 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
                        Wide<T>* parts) {
   using W = Wide<T>;
   using Row = RowInLanes<T, kPacks>;
-  constexpr int kSums = kPacks * Row::kSize <= kMostWithTotal ? 3 : 2;
+  constexpr int kSums = kPacks * Row::kSize <= kMostWithTotal ? 3 : 2, kRing = norm_ring(kPacks);
   const int sums_made = total && kSums == 3 ? 3 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   extern __shared__ __align__(16) char rings[];
   NormRing<T, kPacks>& ring = reinterpret_cast<NormRing<T, kPacks>*>(rings)[warp];
   __shared__ W scale[kPacks * 32 * Row::kSize];
-  for (int64_t i = threadIdx.x; i < f.features; i += blockDim.x) scale[i] = gamma[i];
-  __syncthreads();
   const W share = W(1) / static_cast<W>(f.features);
   Row sums[kSums];
 #pragma unroll
@@ -62,10 +107,23 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
     __pipeline_commit();
   };
   int64_t r = f.rows - 1 - warp_index();
-  for (int place = 0; place < kRing - 1; ++place) ask(r - place * warp_count(), place);
+  W averages[kRing], inverses[kRing];  // of the rows in the ring, this one's first
+  auto ask_moments = [&](int64_t row, int i) {
+    averages[i] = row >= 0 ? mean[row] : W(0);
+    inverses[i] = row >= 0 ? rstd[row] : W(0);
+  };
+#pragma unroll
+  for (int place = 0; place < kRing - 1; ++place) {
+    ask(r - place * warp_count(), place);
+    ask_moments(r - place * warp_count(), place);
+  }
+  for (int64_t i = threadIdx.x; i < f.features; i += blockDim.x) scale[i] = gamma[i];
+  __syncthreads();
   for (int place = 0; r >= 0; r -= warp_count(), place = (place + 1) % kRing) {
-    ask(r - (kRing - 1) * warp_count(), (place + kRing - 1) % kRing);
-    const W average = mean[r], inverse = rstd[r];
+    const int64_t next = r - (kRing - 1) * warp_count();
+    ask(next, (place + kRing - 1) % kRing);
+    ask_moments(next, kRing - 1);
+    const W average = averages[0], inverse = inverses[0];
     __pipeline_wait_prior(kRing - 1);
     const auto& row = ring.at[place];
     W sum = 0, dot = 0;
@@ -100,33 +158,20 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
         for (int j = 0; j < Row::kSize; ++j) sums[2].at[p][j] += d[j];
       store_narrow<Row::kSize>(dx + r * f.features + column, d);
     });
-  }
-  constexpr int kPitch = 32 * Row::kSize + 1;
-  W* shared = reinterpret_cast<W*>(rings);  // (warps, kPitch)
 #pragma unroll
-  for (int k = 0; k < kSums; ++k)
-#pragma unroll
-    for (int p = 0; p < kPacks; ++p) {
-      if (k >= sums_made) continue;
-      __syncthreads();
-#pragma unroll
-      for (int j = 0; j < Row::kSize; ++j) shared[warp * kPitch + j * 32 + lane] = sums[k].at[p][j];
-      __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < 32 * Row::kSize; i += blockDim.x) {
-        const int64_t column = p * 32 * Row::kSize + i;
-        const int at = i % Row::kSize * 32 + i / Row::kSize;
-        W joined = shared[at];
-        for (int w = 1; w < blockDim.x / 32; ++w) joined += shared[w * kPitch + at];
-        if (column < f.features)
-          parts[(blockIdx.x * int64_t{sums_made} + k) * f.features + column] = joined;
-      }
+    for (int i = 0; i + 1 < kRing; ++i) {
+      averages[i] = averages[i + 1];
+      inverses[i] = inverses[i + 1];
     }
+  }
+  join_norm_sums<T, kPacks>(f, rings, warp, lane, sums, sums_made, parts);
 }
 
 // How a call is cut: blocks of `warps`, and what they leave to column_ends.
 struct NormPlan {
   NormRows rows;
   int packs, warps = 0, shared_bytes = 0;
+  int first;  // operands in front of x: running sums, or none
   bool adds, total;
   bool apart;  // the total is made behind dx: lanes have no room for it
   ColumnPlan ends = {};
@@ -149,8 +194,9 @@ bool choose_warps(NormPlan& plan) {
                   cudaSuccess;
   with_norm_packs(plan.packs, [&]<int kPacks>() {
     const int scale = kPacks * 32 * Pack<T>::kSize * static_cast<int>(sizeof(Wide<T>));
-    plan.warps = std::min(kMostWarps, (room - scale) / ring_bytes<T, kPacks>(1));
-    plan.shared_bytes = ring_bytes<T, kPacks>(plan.warps);
+    constexpr int kRingBytes = static_cast<int>(sizeof(NormRing<T, kPacks>));
+    plan.warps = std::min(kMostWarps, (room - scale) / kRingBytes);
+    plan.shared_bytes = plan.warps * kRingBytes;
     good = good && plan.warps > 0 &&
            cudaFuncSetAttribute(reinterpret_cast<const void*>(norm_all_gradients<T, kPacks>),
                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -165,40 +211,46 @@ void launch_gradients(const Launch& launch, const NormPlan& plan, void* const* i
                       char* workspace) {
   using W = Wide<T>;
   W* parts = reinterpret_cast<W*>(workspace);
+  void* const* x = in + plan.first;
   const auto blocks = static_cast<unsigned>(plan.ends.pieces);
   const unsigned threads = static_cast<unsigned>(plan.warps) * 32;
   with_norm_packs(plan.packs, [&]<int kPacks>() {
     norm_all_gradients<T, kPacks>
         <<<blocks, threads, static_cast<size_t>(plan.shared_bytes), launch.stream>>>(
-            plan.rows, input<T>(in, 0), input<W>(in, 1), input<W>(in, 2), input<W>(in, 3),
-            input<T>(in, 4), plan.adds ? input<T>(in, 5) : nullptr, output<T>(out, 0), plan.total,
+            plan.rows, input<T>(x, 0), input<W>(x, 1), input<W>(x, 2), input<W>(x, 3),
+            input<T>(x, 4), plan.adds ? input<T>(x, 5) : nullptr, output<T>(out, 0), plan.total,
             parts);
   });
   const dim3 grid(static_cast<unsigned>((plan.rows.features + 31) / 32)), block(32, 32);
-  NormParameterEnd<W> end{output<W>(out, 1), output<W>(out, 2)};
-  if (plan.sums() == 3) {
-    end.total = output<W>(out, 3);
-    column_ends<3, W><<<grid, block, 0, launch.stream>>>(plan.ends, parts, end);
-  } else {
-    column_ends<2, W><<<grid, block, 0, launch.stream>>>(plan.ends, parts, end);
-  }
+  auto end = [&](int s) {
+    return SumEnd<W>{output<W>(out, 1 + s), plan.first > 0 ? input<W>(in, s) : nullptr};
+  };
+  if (plan.sums() == 3)
+    column_ends<3, W><<<grid, block, 0, launch.stream>>>(
+        plan.ends, parts, NormParameterEnd<W, 3>{{end(0), end(1), end(2)}});
+  else
+    column_ends<2, W><<<grid, block, 0, launch.stream>>>(
+        plan.ends, parts, NormParameterEnd<W, 2>{{end(0), end(1)}});
 }
 
-}  // namespace
-
-// Rows that lanes do not hold are left to the kernels of the parts.
-std::unique_ptr<Kernel> layer_norm_gradients(const PrepareCall& call) {
-  const NormRows f = norm_rows(call);
+// [Running sums,] x, gamma, mean, rstd, dy, [added]; `first`: the place of x. Rows that lanes do not
+// hold are left to the kernels of the parts, as are running sums of three where they hold only two.
+std::unique_ptr<Kernel> gradients_kernel(const PrepareCall& call, int first) {
   CudaBackend& backend = backend_of(call);
-  const Dtype dtype = call.in[0].dtype;
+  const Meta& x = call.in[static_cast<size_t>(first)];
+  const Dim features = x.shape.back();
+  const NormRows f{x.elements() / features, features};
+  const Dtype dtype = x.dtype;
   return dispatch_real(dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
     const int packs = packs_of_lane<T>(f.features), numbers = packs * Pack<T>::kSize;
-    if (packs == 0 || packs > 4 || f.rows == 0) return nullptr;
+    const bool apart = numbers > kMostWithTotal;
+    if (packs == 0 || packs > 4 || f.rows == 0 || (first > 0 && apart)) return nullptr;
     NormPlan plan{.rows = f,
                   .packs = packs,
-                  .adds = call.in.size() > 5,
+                  .first = first,
+                  .adds = call.in.size() > static_cast<size_t>(first) + 5,
                   .total = call.out.size() > 3,
-                  .apart = numbers > kMostWithTotal,
+                  .apart = apart,
                   .ends = {.rows = f.rows, .columns = f.features}};
     if (!choose_warps<T>(plan)) return nullptr;
     plan.ends.pieces =
@@ -217,6 +269,15 @@ std::unique_ptr<Kernel> layer_norm_gradients(const PrepareCall& call) {
         },
         bytes);
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> layer_norm_gradients(const PrepareCall& call) {
+  return gradients_kernel(call, 0);
+}
+std::unique_ptr<Kernel> layer_norm_gradients_accumulate(const PrepareCall& call) {
+  return gradients_kernel(call, 3);
 }
 
 }  // namespace pl::cuda

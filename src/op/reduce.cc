@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "op/accumulate.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/infer.h"
@@ -133,6 +134,16 @@ constexpr Variant kMaxVariants[] = {
     {"reference", DeviceKind::cpu, cpu::reduce_max_reference},
 };
 
+constexpr AddingOp kAddingSum{"reduce_sum_accumulate", kReduceSum, 0, 1};
+Metas infer_accumulate(const Metas& in, const Attrs& attrs) { return kAddingSum.infer(in, attrs); }
+Cost cost_accumulate(const Metas& in, const Metas& out, const Attrs& attrs) {
+  return kAddingSum.cost(in, out, attrs);
+}
+std::vector<Sample> samples_accumulate() { return kAddingSum.samples(); }
+constexpr Variant kAccumulateVariants[] = {
+    {"composed", DeviceKind::cpu, reduce_sum_accumulate_composed}};
+constexpr InOut kSumNextVersion[] = {{0, 0}};
+
 // Ascending axes without negative ones; all of them when none is given.
 std::vector<int64_t> normalised(const char* op, const Tensor& x, std::vector<int64_t> axes) {
   const int64_t rank = x.shape().rank();
@@ -181,6 +192,22 @@ const Op kReduceMax{
     .cost = cost,
     .samples = samples,
 };
+
+const Op kReduceSumAccumulate{
+    .name = kAddingSum.name,
+    .summary = "adds a sum over axes to a running sum",
+    .infer = infer_accumulate,
+    .next_version = kSumNextVersion,
+    .rows = rows_none,
+    .effects = {.writes_state = true},
+    .variants = kAccumulateVariants,
+    .cost = cost_accumulate,
+    .samples = samples_accumulate,
+};
+
+std::unique_ptr<Kernel> reduce_sum_accumulate_composed(const PrepareCall& call) {
+  return kAddingSum.composed(call);
+}
 
 Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes, bool keepdims,
                   std::optional<Dtype> dtype) {

@@ -11,6 +11,7 @@ namespace pl {
 
 extern const Op kReduceSum;
 extern const Op kReduceMax;
+extern const Op kReduceSumAccumulate;  // adds the sum to a running sum, the first operand
 
 // Axes may be negative, counted from the end; none given means all. keepdims leaves them as 1. The
 // sum of 16-bit numbers may be asked for in float32.
@@ -22,6 +23,9 @@ Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes = {}, bool keepdims
 
 // Undoes a broadcast: sums x over the dimensions along which `shape` had been stretched.
 Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<Dtype> dtype = {});
+
+// reduce_sum and accumulate one behind the other, of any device.
+std::unique_ptr<Kernel> reduce_sum_accumulate_composed(const PrepareCall&);
 
 namespace cpu {
 std::unique_ptr<Kernel> reduce_sum_tiled(const PrepareCall&);

@@ -27,8 +27,8 @@ struct MaxOf {
 
 // (outer, reduced) to (outer, pieces): a block for each piece of a row.
 template <class R, class In, class Out>
-__global__ void reduce_runs(const In* x, Out* y, int64_t outer, int64_t reduced, int64_t pieces,
-                            int64_t piece) {
+__global__ void reduce_runs(const In* x, SumEnd<Out> end, int64_t outer, int64_t reduced,
+                            int64_t pieces, int64_t piece) {
   using A = typename R::Part;
   __shared__ A shared[32];
   for (int64_t task = blockIdx.x; task < outer * pieces; task += gridDim.x) {
@@ -39,7 +39,7 @@ __global__ void reduce_runs(const In* x, Out* y, int64_t outer, int64_t reduced,
                   total = typename R::Join()(total, static_cast<A>(value));
                 });
     total = block_all(total, R::start(), shared, typename R::Join());
-    if (threadIdx.x == 0) y[task] = static_cast<Out>(total);
+    if (threadIdx.x == 0) end(task, static_cast<Out>(total));
     __syncthreads();
   }
 }
@@ -72,7 +72,7 @@ struct ReduceAxes {
 
 // A thread for each output, its inputs in order.
 template <class R, class In, class Out>
-__global__ void reduce_each(const In* x, Out* y, ReduceAxes kept, ReduceAxes reduced) {
+__global__ void reduce_each(const In* x, SumEnd<Out> end, ReduceAxes kept, ReduceAxes reduced) {
   using A = typename R::Part;
   const bool plain = reduced.rank <= 1;
   for (int64_t o = thread_index(); o < kept.count; o += thread_count()) {
@@ -81,38 +81,30 @@ __global__ void reduce_each(const In* x, Out* y, ReduceAxes kept, ReduceAxes red
     for (int64_t k = 0; k < reduced.count; ++k)
       total = typename R::Join()(
           total, static_cast<A>(widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
-    y[o] = static_cast<Out>(total);
+    end(o, static_cast<Out>(total));
   }
 }
 
-template <class T>
-struct ColumnTerm {
-  const T* x;
-  int64_t columns;
-  template <int N>
-  struct Lane {
-    __device__ Lane(const ColumnTerm&, int64_t) {}
-    template <class A>
-    __device__ void add(const ColumnTerm& t, int64_t row, int64_t column, A (&sums)[1][N]) const {
-      Wide<T> values[N];
-      load_wide<N>(t.x + row * t.columns + column, values);
-#pragma unroll
-      for (int j = 0; j < N; ++j) sums[0][j] += values[j];
-    }
-  };
-};
 template <class Out>
 struct ColumnSumEnd {
-  Out* y;
+  SumEnd<Out> end;
   int64_t columns;
+  __device__ void ahead(int64_t outer, int64_t column) const { end.ahead(outer * columns + column); }
   __device__ void operator()(int64_t outer, int64_t column, const double (&sums)[1]) const {
-    y[outer * columns + column] = static_cast<Out>(static_cast<Wide<Out>>(sums[0]));
+    end(outer * columns + column, static_cast<Out>(static_cast<Wide<Out>>(sums[0])));
   }
 };
 
+// Operands: [a running sum,] x, which is the last.
+int summed_at(const PrepareCall& call) { return static_cast<int>(call.in.size()) - 1; }
+template <class Out>
+SumEnd<Out> sum_end(int x, void* const* in, void* const* out) {
+  return {output<Out>(out, 0), x > 0 ? input<Out>(in, 0) : nullptr};
+}
+
 // x as (outer, reduced, inner); false when the reduced axes are not neighbours.
 bool reduce_form(const PrepareCall& call, int64_t (&form)[3]) {
-  const Shape& x = call.in[0].shape;
+  const Shape& x = call.in.back().shape;
   const auto& axes = call.attrs.list("axes");
   int state = 0;
   form[0] = form[1] = form[2] = 1;
@@ -136,27 +128,29 @@ std::unique_ptr<Kernel> runs_kernel(const PrepareCall& call, int64_t outer, int6
                              : (reduced + kPiece - 1) / kPiece;
   const int64_t piece = pieces > 1 ? kPiece : reduced;
   const int threads = reduced >= 4096 ? 512 : reduced >= 512 ? 128 : 32;
+  const int x = summed_at(call);
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
         const unsigned blocks = launch.blocks(outer * pieces, 1, 64);
         if (pieces == 1) {
           reduce_runs<R, In, Out><<<blocks, static_cast<unsigned>(threads), 0, launch.stream>>>(
-              input<In>(in, 0), output<Out>(out, 0), outer, reduced, 1, reduced);
+              input<In>(in, x), sum_end<Out>(x, in, out), outer, reduced, 1, reduced);
           return;
         }
         A* parts = reinterpret_cast<A*>(workspace);
         reduce_runs<R, In, A><<<blocks, static_cast<unsigned>(threads), 0, launch.stream>>>(
-            input<In>(in, 0), parts, outer, reduced, pieces, piece);
+            input<In>(in, x), SumEnd<A>{parts}, outer, reduced, pieces, piece);
         reduce_runs<R, A, Out><<<launch.blocks(outer, 1, 64), 256, 0, launch.stream>>>(
-            parts, output<Out>(out, 0), outer, pieces, 1, pieces);
+            parts, sum_end<Out>(x, in, out), outer, pieces, 1, pieces);
       },
       pieces > 1 ? outer * pieces * static_cast<Bytes>(sizeof(A)) : 0);
 }
 
 template <class R, class In, class Out>
 std::unique_ptr<Kernel> each_kernel(const PrepareCall& call) {
-  const Shape& x = call.in[0].shape;
+  const Shape& x = call.in.back().shape;
+  const int at = summed_at(call);
   const auto& axes = call.attrs.list("axes");
   if (x.rank() > kMaxReduceAxes) return nullptr;
   ReduceAxes kept, reduced;
@@ -168,7 +162,7 @@ std::unique_ptr<Kernel> each_kernel(const PrepareCall& call) {
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     if (kept.count > 0)
       reduce_each<R, In, Out><<<launch.blocks(kept.count, 128), 128, 0, launch.stream>>>(
-          input<In>(in, 0), output<Out>(out, 0), kept, reduced);
+          input<In>(in, at), sum_end<Out>(at, in, out), kept, reduced);
   });
 }
 
@@ -177,12 +171,13 @@ std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&
   using A = Wide<In>;
   const ColumnPlan plan =
       column_plan(form[0], form[1], form[2], Pack<In>::kSize, backend_of(call).multiprocessors(), 1);
+  const int x = summed_at(call);
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
         sum_columns<1, Pack<In>::kSize, A>(
-            launch, plan, ColumnTerm<In>{input<In>(in, 0), plan.columns},
-            ColumnSumEnd<Out>{output<Out>(out, 0), plan.columns}, workspace);
+            launch, plan, ColumnTerm<In>{input<In>(in, x), plan.columns},
+            ColumnSumEnd<Out>{sum_end<Out>(x, in, out), plan.columns}, workspace);
       },
       plan.bytes(1, sizeof(A)));
 }
@@ -190,7 +185,7 @@ std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&
 template <template <class> class R, class In, class Out>
 std::unique_ptr<Kernel> reduce_kernel(const PrepareCall& call) {
   int64_t form[3];
-  if (call.in[0].elements() == 0 || !reduce_form(call, form))
+  if (call.in.back().elements() == 0 || !reduce_form(call, form))
     return each_kernel<R<In>, In, Out>(call);
   if (form[2] == 1 && (form[1] >= 32 || form[0] < 4096))
     return runs_kernel<R<In>, In, Out>(call, form[0], form[1]);
@@ -203,7 +198,7 @@ std::unique_ptr<Kernel> reduce_kernel(const PrepareCall& call) {
 }  // namespace
 
 std::unique_ptr<Kernel> reduce_sum(const PrepareCall& call) {
-  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
+  const Dtype from = call.in.back().dtype, to = call.out[0].dtype;
   if (from == Dtype::bfloat16 && to == Dtype::float32)
     return reduce_kernel<SumOf, Bf16, float>(call);
   if (from == Dtype::float16 && to == Dtype::float32)

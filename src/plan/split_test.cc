@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "op/functions.h"
+#include "op/layer_norm_gradients.h"
 #include "op/recorder.h"
 #include "tests/graph_run.h"
 #include "tests/random_step.h"
@@ -130,6 +131,44 @@ TEST(Split, AddsUpSumsInsideTheLoop) {
   const Graph graph = t.split(3);
   EXPECT_EQ(graph.nodes.size(), 1u);
   EXPECT_EQ(graph.loops[0].accumulated.size(), 1u) << "the terms themselves stay inside";
+}
+
+// The node that makes three sums adds all of them to where they live, or none.
+TEST(Split, NodesOfSeveralSumsAddThemThemselves) {
+  for (const bool all : {true, false}) {
+    Traced t;
+    const Meta row{Dtype::float32, Shape{4}}, moment{Dtype::float32, Shape{6}};
+    const Tensor gamma = t.r.variable("gamma", row, Category::parameters);
+    const Tensor params = t.r.input("step_params", step_params_meta(), false);
+    const Tensor mean = t.r.input("mean", moment, true), rstd = t.r.input("rstd", moment, true);
+    const Tensors out =
+        apply(kLayerNormGradients, {t.x, gamma, mean, rstd, t.x}, {{"sum", int64_t{1}}});
+    t.r.keep(out[0], "dx");
+    const Tensor w = t.r.variable("w", row, Category::parameters);
+    const Tensor v = t.r.variable("v", row, Category::parameters);
+    sgd(gamma, out[1], params);
+    sgd(w, out[2], params);
+    if (all) sgd(v, out[3], params);
+    const Graph graph = t.split(3);
+    const Loop& loop = graph.loops[0];
+    EXPECT_EQ(loop.accumulated.size(), all ? 3u : 2u);
+    const std::string body = calls(print(loop.body));
+    EXPECT_EQ(body.find("layer_norm_gradients_accumulate(") != std::string::npos, all) << body;
+    EXPECT_EQ(body.find(" accumulate(") == std::string::npos, all) << body;
+    if (all) {
+      EXPECT_EQ(loop.body.nodes.size(), 1u);
+      EXPECT_EQ(loop.body.nodes[0].in.size(), 8u);
+    }
+  }
+}
+
+TEST(Split, SumsOverAxesAreAddedWhereTheyAreMade) {
+  Traced t;
+  const Tensor b = t.r.variable("b", {Dtype::float32, Shape{4}}, Category::parameters);
+  const Tensor params = t.r.input("step_params", step_params_meta(), false);
+  sgd(b, reduce_sum(t.x, {0}), params);
+  const Graph graph = t.split(3);
+  EXPECT_EQ(calls(print(graph.loops[0].body)), "%1 = reduce_sum_accumulate(%2, %0)\n");
 }
 
 TEST(Split, RefusesSumsThatAreNoNumbersWithAPoint) {

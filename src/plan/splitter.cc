@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "op/accumulate.h"
 #include "op/embedding.h"
+#include "op/layer_norm_gradients.h"
 #include "op/linear_cross_entropy.h"
 #include "op/matmul_accumulate.h"
+#include "op/reduce.h"
 #include "op/step_params.h"
 
 namespace pl {
@@ -138,21 +140,28 @@ void Splitter::copy_to_body(const Node& node) {
 
 // The sum lives outside; the term dies as soon as it is added.
 void Splitter::accumulate(ValueId id) {
-  if (!wanted_outside(id) || accumulate_in_place(id)) return;
+  const bool added = loop_.body.values[index(in_body_[index(id)])].variable >= 0;
+  if (added || !wanted_outside(id) || accumulate_in_place(id)) return;
   collect(id, {.op = kAccumulate.name});
 }
 
 namespace {
 
-// The op that adds output `out` of a node to a sum, its first operand; null: there is none.
-const Op* adding_op(const Node& node, ValueId out) {
-  const auto at = std::find(node.out.begin(), node.out.end(), out) - node.out.begin();
+// The op that adds outputs of a node to sums, its first operands.
+struct Adding {
+  const Op* op = nullptr;  // null: there is none
+  size_t first = 0, sums = 1;
+};
+Adding adding_op(const Node& node) {
   if (node.op == kMatmul.name && node.in.size() == 2 &&
       node.attrs.text("activation", "none") == "none")
-    return &kMatmulAccumulate;
-  if (node.op == kEmbeddingGradient.name) return &kEmbeddingGradientAccumulate;
-  if (node.op == kLinearCrossEntropy.name && at == 2) return &kLinearCrossEntropyAccumulate;
-  return nullptr;
+    return {&kMatmulAccumulate};
+  if (node.op == kEmbeddingGradient.name) return {&kEmbeddingGradientAccumulate};
+  if (node.op == kReduceSum.name) return {&kReduceSumAccumulate};
+  if (node.op == kLinearCrossEntropy.name) return {&kLinearCrossEntropyAccumulate, 2};
+  if (node.op == kLayerNormGradients.name && node.out.size() == 4)
+    return {&kLayerNormGradientsAccumulate, 1, 3};
+  return {};
 }
 
 }  // namespace
@@ -170,13 +179,13 @@ bool Splitter::only_reader(ValueId id, const Node* reader) const {
 }
 
 // Where the node that made the term can add it to the sum itself, the term has no bytes of its own:
-// the node's output becomes the sum's next version. A second gradient that was made onto a first
-// one (a tied head) follows it into the sum.
+// the node's output becomes the sum's next version. A node of several sums adds all of them, or
+// none. A second gradient that was made onto a first one (a tied head) follows it into the sum.
 bool Splitter::accumulate_in_place(ValueId id) {
   if (!adds_in_place() || !only_reader(id, nullptr)) return false;
-  Graph& body = loop_.body;
+  const Value& value = whole_.values[index(id)];
   std::vector<ValueId> chain{id};  // of the whole step; the first is added first
-  const Node* maker = &whole_.nodes[index(whole_.values[index(id)].producer)];
+  const Node* maker = &whole_.nodes[index(value.producer)];
   if (maker->op == kEmbeddingGradientOnto.name) {
     const ValueId first = maker->in[0];
     if (whole_.values[index(first)].producer < 0 || is_outside(first) ||
@@ -185,28 +194,43 @@ bool Splitter::accumulate_in_place(ValueId id) {
     chain.insert(chain.begin(), first);
     maker = &whole_.nodes[index(whole_.values[index(first)].producer)];
   }
-  const Op* op = adding_op(*maker, chain[0]);
-  if (!op) return false;
-  const Value& value = whole_.values[index(id)];
-  ValueId sum = body_variable(value.path, value.meta, value.category);
+  const Adding adding = adding_op(*maker);
+  if (!adding.op || maker->out.size() < adding.first + adding.sums) return false;
+  const ValueId head = chain[0];
+  const std::span<const ValueId> summed = std::span(maker->out).subspan(adding.first, adding.sums);
+  if (std::find(summed.begin(), summed.end(), head) == summed.end() ||
+      wide(value.meta.dtype) != value.meta.dtype)
+    return false;
+  for (ValueId other : summed)
+    if (other != head && (!wanted_outside(other) || !only_reader(other, nullptr))) return false;
+  Graph& body = loop_.body;
+  Node& node = body.nodes[index(body.values[index(in_body_[index(head)])].producer)];
+  node.op = adding.op->name;
+  std::vector<ValueId> sums;
+  for (ValueId term : summed)
+    sums.push_back(make_sum(term == head ? chain : std::vector<ValueId>{term}));
+  node.in.insert(node.in.begin(), sums.begin(), sums.end());
+  return true;
+}
+
+// A sum whose next versions are the terms in the body, one after the other; the last one is the
+// whole's. Answers its first version.
+ValueId Splitter::make_sum(const std::vector<ValueId>& terms) {
+  Graph& body = loop_.body;
+  const Value& value = whole_.values[index(terms.back())];
+  const ValueId sum = body_variable(value.path, value.meta, value.category);
   const VariableId variable = body.values[index(sum)].variable;
-  for (size_t i = 0; i < chain.size(); ++i) {
-    Value& next = body.values[index(in_body_[index(chain[i])])];
-    Node& node = body.nodes[index(next.producer)];
-    if (i == 0) {
-      node.op = op->name;
-      node.in.insert(node.in.begin(), sum);
-    } else {
-      node.op = kEmbeddingGradientAccumulate.name;
-    }
+  for (size_t i = 0; i < terms.size(); ++i) {
+    Value& next = body.values[index(in_body_[index(terms[i])])];
+    if (i > 0) body.nodes[index(next.producer)].op = kEmbeddingGradientAccumulate.name;
     next.variable = variable;
     next.version = static_cast<int>(i) + 1;
     next.category = value.category;
-    sum = in_body_[index(chain[i])];
   }
-  body.variables[index(variable)].last = sum;
-  loop_.accumulated.push_back({sum, add_outside(id)});
-  return true;
+  const ValueId last = in_body_[index(terms.back())];
+  body.variables[index(variable)].last = last;
+  loop_.accumulated.push_back({last, add_outside(terms.back())});
+  return sum;
 }
 
 void Splitter::collect(ValueId id, Node add) {

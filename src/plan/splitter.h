@@ -61,6 +61,7 @@ class Splitter {
   void copy_to_body(const Node& node);
   void accumulate(ValueId id);
   bool accumulate_in_place(ValueId id);
+  ValueId make_sum(const std::vector<ValueId>& terms);
   bool only_reader(ValueId id, const Node* reader) const;
   bool wanted_outside(ValueId id) const;
   void close_loop();

@@ -346,6 +346,11 @@ def layer_norm_gradients(attrs, x, gamma, mean, rstd, dy, added=0.0):
     return dx, *layer_norm_parameter_gradient(attrs, x, mean, rstd, dy), *total
 
 
+def layer_norm_gradients_accumulate(attrs, dgamma, dbeta, total, *operands):
+    dx, *terms = layer_norm_gradients(attrs, *operands)
+    return dx, *(a + b for a, b in zip((dgamma, dbeta, total), terms))
+
+
 def channel_axes(x):
     return tuple(range(x.ndim - 1))
 
@@ -915,6 +920,7 @@ OPS = {
     "layer_norm_gradient": layer_norm_gradient,
     "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
     "layer_norm_gradients": layer_norm_gradients,
+    "layer_norm_gradients_accumulate": layer_norm_gradients_accumulate,
     "batch_norm": batch_norm,
     "batch_moments": lambda a, x: (x.mean(channel_axes(x)), x.var(channel_axes(x))),
     "batch_norm_apply": batch_norm_apply,
@@ -1001,6 +1007,7 @@ OPS = {
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
     "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
+    "reduce_sum_accumulate": lambda a, total, x: total + reduction(np.sum)(a, x),
     "reduce_max": reduction(np.max),
     "cast": cast,
     "reshape": lambda a, x: x.reshape(front(a["shape"], x)),

@@ -63,8 +63,54 @@ __device__ inline void store_narrow(T* to, const Wide<T> (&from)[N]) {
   }
 }
 
+// The columns of a matrix themselves.
+template <class T>
+struct ColumnTerm {
+  const T* x;
+  int64_t columns;
+  template <int N>
+  struct Lane {
+    // Packs as they are stored, so that several can be asked for before the first is added.
+    using Row = std::conditional_t<N == Pack<T>::kSize, Pack<T>, T>;
+    __device__ Lane(const ColumnTerm&, int64_t) {}
+    template <class A>
+    __device__ void add(const Row& row, A (&sums)[1][N]) const {
+      if constexpr (N == Pack<T>::kSize)
+#pragma unroll
+        for (int j = 0; j < N; ++j) sums[0][j] += widen(row.at[j]);
+      else
+        sums[0][0] += widen(row);
+    }
+  };
+};
+
 // Term::Lane<N>: what a thread keeps of its N columns, made of (term, column). lane.add(term, row,
-// column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A.
+// column, sums) adds what row `row` of all (outer * rows) has for them to sums[K][N] of type A. Where
+// all that a row has is a Row of the matrix term.x, lane.add(row, sums).
+template <int kRows, class Lane, class Term, class Sums>
+__device__ inline void add_rows(const ColumnPlan& plan, const Lane& lane, const Term& term,
+                                int64_t base, int64_t first, int64_t step, int64_t column,
+                                Sums& sums) {
+  if constexpr (requires { typename Lane::Row; }) {
+    // The last few are asked for together as well: what is not there counts as zero.
+    const int64_t far = step * term.columns;
+    const auto* at = term.x + (base - first) * term.columns + column;
+    auto left = static_cast<int>((plan.rows - first + step - 1) / step);
+    for (; left > 0; left -= kRows) {
+      typename Lane::Row rows[kRows] = {};
+#pragma unroll
+      for (int r = 0; r < kRows; ++r, at -= far)
+        if (r < left) rows[r] = *reinterpret_cast<const typename Lane::Row*>(at);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) lane.add(rows[r], sums);
+    }
+  } else {
+#pragma unroll kRows
+    for (int64_t row = first; row < plan.rows; row += step)
+      lane.add(term, base - row, column, sums);
+  }
+}
+
 template <int K, int N, class A, class Term>
 __global__ void __launch_bounds__(kColumnThreads, column_blocks(K))
     column_parts(ColumnPlan plan, Term term, A* parts) {
@@ -85,9 +131,8 @@ __global__ void __launch_bounds__(kColumnThreads, column_blocks(K))
       for (int j = 0; j < N; ++j) sums[k][j] = A(0);
     if (column < plan.columns) {
       const typename Term::template Lane<N> lane(term, column);
-#pragma unroll (column_rows(K))
-      for (int64_t row = first; row < plan.rows; row += step)
-        lane.add(term, outer * plan.rows + plan.rows - 1 - row, column, sums);
+      add_rows<column_rows(K)>(plan, lane, term, outer * plan.rows + plan.rows - 1, first, step,
+                               column, sums);
     }
 #pragma unroll
     for (int k = 0; k < K; ++k) {
@@ -111,12 +156,16 @@ __global__ void __launch_bounds__(kColumnThreads, column_blocks(K))
   }
 }
 
-// end(outer, column, sums): takes the sums of all rows, in float64.
+// end(outer, column, sums): takes the sums of all rows, in float64. end.ahead(outer, column), if
+// there is one, is told before they are made.
 template <int K, class A, class End>
 __global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* parts, End end) {
-  __shared__ double shared[32][33];
+  __shared__ double shared[K][32][33];
   const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  const int64_t own = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.y;  // of a warp
   for (int64_t outer = blockIdx.z; outer < plan.outer; outer += gridDim.z) {
+    if constexpr (requires { end.ahead(outer, own); })
+      if (threadIdx.x == 0 && own < plan.columns) end.ahead(outer, own);
     double sums[K] = {};
     if (column < plan.columns)
 #pragma unroll 4
@@ -125,21 +174,27 @@ __global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* pa
         for (int k = 0; k < K; ++k)
           sums[k] += static_cast<double>(
               parts[((outer * plan.pieces + p) * K + k) * plan.columns + column]);
+    __syncthreads();
 #pragma unroll
-    for (int k = 0; k < K; ++k) {
-      __syncthreads();
-      shared[threadIdx.y][threadIdx.x] = sums[k];
-      __syncthreads();
-      // A warp has a column's 32 parts, and joins them as a tree.
-      const double joined = warp_all(shared[threadIdx.x][threadIdx.y], Plus{});
-      __syncthreads();
-      if (threadIdx.x == 0) shared[0][threadIdx.y] = joined;
-      __syncthreads();
-      sums[k] = shared[0][threadIdx.x];
-    }
-    if (threadIdx.y == 0 && column < plan.columns) end(outer, column, sums);
+    for (int k = 0; k < K; ++k) shared[k][threadIdx.y][threadIdx.x] = sums[k];
+    __syncthreads();
+    // A warp has a column's 32 parts, and joins them as a tree.
+#pragma unroll
+    for (int k = 0; k < K; ++k) sums[k] = warp_all(shared[k][threadIdx.x][threadIdx.y], Plus{});
+    if (threadIdx.x == 0 && own < plan.columns) end(outer, own, sums);
   }
 }
+
+// Stores a sum that a column ends with, or adds it to what `onto` has there.
+template <class W>
+struct SumEnd {
+  W* to;
+  const W* onto = nullptr;
+  __device__ void ahead(int64_t at) const {
+    if (onto) asm volatile("prefetch.global.L2 [%0];" ::"l"(onto + at));
+  }
+  __device__ void operator()(int64_t at, W sum) const { to[at] = onto ? onto[at] + sum : sum; }
+};
 
 // Both kernels; `parts` has plan.bytes(K, sizeof(A)). N: a pack's columns, where plan.width says
 // so.

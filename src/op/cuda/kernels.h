@@ -42,7 +42,7 @@ Prepared own_rows(const PrepareCall&);
 Prepared place_rows(const PrepareCall&);
 
 // reduce_cuda.cu
-Prepared reduce_sum(const PrepareCall&);
+Prepared reduce_sum(const PrepareCall&);  // and reduce_sum_accumulate
 Prepared reduce_max(const PrepareCall&);
 
 // layer_norm_cuda.cu
@@ -50,6 +50,7 @@ Prepared layer_norm(const PrepareCall&);
 Prepared layer_norm_gradient(const PrepareCall&);
 Prepared layer_norm_parameter_gradient(const PrepareCall&);
 Prepared layer_norm_gradients(const PrepareCall&);
+Prepared layer_norm_gradients_accumulate(const PrepareCall&);
 
 // batch_norm_cuda.cu
 Prepared batch_norm(const PrepareCall&);
@@ -77,6 +78,8 @@ Prepared matmul_accumulate(const PrepareCall&);
 Prepared matmul_add(const PrepareCall&);
 Prepared matmul_gelu_gradient(const PrepareCall&);
 Prepared batch_matmul(const PrepareCall&);
+
+// linear_cross_entropy_cuda.cc
 Prepared linear_cross_entropy(const PrepareCall&);
 Prepared linear_cross_entropy_accumulate(const PrepareCall&);
 

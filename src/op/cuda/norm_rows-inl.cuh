@@ -64,15 +64,17 @@ void with_packs(int packs, F body) {
   body.template operator()<8>();
 }
 
-// Where sums over all vectors go.
-template <class W>
+// Where sums over all vectors go: dgamma, dbeta, [that of dx].
+template <class W, int K>
 struct NormParameterEnd {
-  W *dgamma, *dbeta, *total = nullptr;
-  template <int K>
+  SumEnd<W> ends[K];
+  __device__ void ahead(int64_t, int64_t column) const {
+#pragma unroll
+    for (int k = 0; k < K; ++k) ends[k].ahead(column);
+  }
   __device__ void operator()(int64_t, int64_t column, const double (&sums)[K]) const {
-    dgamma[column] = static_cast<W>(sums[0]);
-    dbeta[column] = static_cast<W>(sums[1]);
-    if constexpr (K > 2) total[column] = static_cast<W>(sums[2]);
+#pragma unroll
+    for (int k = 0; k < K; ++k) ends[k](column, static_cast<W>(sums[k]));
   }
 };
 
