@@ -183,11 +183,43 @@ void read_device(const std::string& text, RunOptions& run) {
     one_of(text, "--device", {"cpu", "cuda", "cuda:N"});
 }
 
+const std::string* given_in(const Texts& texts, const char* name) {
+  const auto at = texts.find(name);
+  return at == texts.end() || at->second.empty() ? nullptr : &at->second;
+}
+
+// How it trains, and on what.
+void read_training(const Texts& texts, RunOptions& run) {
+  const auto given = [&](const char* name) { return given_in(texts, name); };
+  if (const auto* text = given("--dtype")) {
+    run.dtype = *policy_from_name(
+        one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));
+  }
+  if (const auto* text = given("--optimizer")) run.optimizer = *text;
+  if (const auto* text = given("--learning-rate"))
+    run.learning_rate = parse_real(*text, "--learning-rate", 0, 1e30);
+  if (const auto* text = given("--data")) run.data = *text;
+  if (const auto* text = given("--on-error"))
+    run.skip_errors = one_of(*text, "--on-error", {"stop", "skip"}) == "skip";
+  if (const auto* text = given("--threads"))
+    run.threads = static_cast<int>(parse_integer(*text, "--threads", 1, 1024));
+  if (const auto* text = given("--epochs"))
+    run.epochs = parse_integer(*text, "--epochs", 1, 1000000000);
+  if (const auto* text = given("--steps"))
+    run.steps = parse_integer(*text, "--steps", 1, int64_t{1} << 40);
+  if (const auto* text = given("--seed"))
+    run.seed = static_cast<uint64_t>(
+        parse_integer(*text, "--seed", 0, std::numeric_limits<int64_t>::max()));
+  if (const auto* text = given("--shuffle"))
+    run.shuffle = one_of(*text, "--shuffle", {"on", "off"}) == "on";
+  if (const auto* text = given("--checkpoint-every"))
+    run.checkpoint_every = parse_integer(*text, "--checkpoint-every", 1, int64_t{1} << 40);
+  if (const auto* text = given("--keep-checkpoints"))
+    run.keep_checkpoints = parse_integer(*text, "--keep-checkpoints", 1, 1000000);
+}
+
 void read_run_options(const Texts& texts, RunOptions& run) {
-  auto given = [&](const char* name) -> const std::string* {
-    auto at = texts.find(name);
-    return at == texts.end() || at->second.empty() ? nullptr : &at->second;
-  };
+  const auto given = [&](const char* name) { return given_in(texts, name); };
   for (const char* name : kLaterValues)
     if (given(name)) not_built(name);
   read_paths(texts, run);
@@ -218,38 +250,13 @@ void read_run_options(const Texts& texts, RunOptions& run) {
     if (!run.memory_max)
       run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
   }
-  if (const auto* text = given("--dtype")) {
-    run.dtype = *policy_from_name(
-        one_of(*text, "--dtype", {"float32", "float64", "mixed_bfloat16", "mixed_float16"}));
-  }
-  if (const auto* text = given("--optimizer")) run.optimizer = *text;
-  if (const auto* text = given("--learning-rate"))
-    run.learning_rate = parse_real(*text, "--learning-rate", 0, 1e30);
-  if (const auto* text = given("--data")) run.data = *text;
-  if (const auto* text = given("--on-error"))
-    run.skip_errors = one_of(*text, "--on-error", {"stop", "skip"}) == "skip";
-  if (const auto* text = given("--threads"))
-    run.threads = static_cast<int>(parse_integer(*text, "--threads", 1, 1024));
-  if (const auto* text = given("--epochs"))
-    run.epochs = parse_integer(*text, "--epochs", 1, 1000000000);
-  if (const auto* text = given("--steps"))
-    run.steps = parse_integer(*text, "--steps", 1, int64_t{1} << 40);
-  if (const auto* text = given("--seed"))
-    run.seed = static_cast<uint64_t>(
-        parse_integer(*text, "--seed", 0, std::numeric_limits<int64_t>::max()));
-  if (const auto* text = given("--shuffle"))
-    run.shuffle = one_of(*text, "--shuffle", {"on", "off"}) == "on";
-  if (const auto* text = given("--checkpoint-every"))
-    run.checkpoint_every = parse_integer(*text, "--checkpoint-every", 1, int64_t{1} << 40);
-  if (const auto* text = given("--keep-checkpoints"))
-    run.keep_checkpoints = parse_integer(*text, "--keep-checkpoints", 1, 1000000);
+  read_training(texts, run);
   if (const auto* text = given("--graph")) run.graph = *text;
   if (const auto* text = given("--calls")) run.calls = *text;
   if (!run.cuda && !run.calls.empty())
     throw UserError(
         "[options] --calls: expected --device cuda, whose calls it is about, received cpu; leave "
-        "it "
-        "out, or name the device");
+        "it out, or name the device");
   if (!run.graph.empty() && !run.model.empty())
     throw UserError("[options] --graph: expected a file or a model, received both");
   if (run.model.empty() && run.graph.empty())
@@ -258,10 +265,7 @@ void read_run_options(const Texts& texts, RunOptions& run) {
 }
 
 void read_data_options(const Texts& texts, DataOptions& options) {
-  const auto given = [&](const char* name) -> const std::string* {
-    const auto at = texts.find(name);
-    return at == texts.end() || at->second.empty() ? nullptr : &at->second;
-  };
+  const auto given = [&](const char* name) { return given_in(texts, name); };
   if (const auto* text = given("--batch"))
     options.batch = parse_integer(*text, "--batch", 1, 1 << 24);
   if (const auto* text = given("--epochs"))
@@ -275,6 +279,52 @@ void read_data_options(const Texts& texts, DataOptions& options) {
   if (const auto* text = given("--html")) options.html = *text;
   if (const auto* text = given("--on-error"))
     options.skip_errors = one_of(*text, "--on-error", {"stop", "skip"}) == "skip";
+}
+
+CLI::App* add_train_command(CLI::App& app, Texts& texts, RunOptions& run) {
+  CLI::App* train = app.add_subcommand(
+      "train",
+      "Plan, reserve, then train.\nWeights, plan, logs and checkpoints go to --run FOLDER.");
+  add_run_options(*train, texts, run);
+  auto text = [&](const char* name, const char* help) {
+    train->add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
+  };
+  text("--run",
+       "folder for plan.json, log.jsonl, log.csv, TensorBoard's files, checkpoints and "
+       "weights.safetensors");
+  text("--resume",
+       "go on with the run in this folder, in the middle of an epoch if need be; options that are "
+       "not given are as they were");
+  text("--keep-checkpoints", "so many of the last, and the best, stay [2]");
+  text("--weights", "start from this safetensors file");
+  text("--save-weights", "write the trained weights to this safetensors file");
+  return train;
+}
+
+CLI::App* add_data_command(CLI::App& app, Texts& texts, DataOptions& options) {
+  CLI::App* data = app.add_subcommand(
+      "data",
+      "Run an input pipeline alone: samples a second, what each stage holds, and who waits.\n"
+      "SOURCE is synthetic, fashion-mnist, a file or 'pattern*' of .npz, .npy, .tfrecord, .csv, "
+      ".txt,\n"
+      ".tar (WebDataset), .bin (CIFAR) or IDX files, or a folder: of images with a folder for "
+      "each\n"
+      "class (or with train and val that hold them), of IDX or CIFAR files, or of shards.");
+  data->add_option("source", options.source, "what to read")->type_name("")->required();
+  for (const auto& [name, help] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"--batch", "samples a batch [32]"},
+           {"--epochs", "passes [1]"},
+           {"--memory",
+            "the most that the pipeline may hold [64MiB, or the least that it runs in]"},
+           {"--input", "images are brought to this size [224x224x3]"},
+           {"--threads", "threads that read and decode [all cores]"},
+           {"--seed", "of the order [0]"},
+           {"--on-error",
+            "stop at a damaged sample, or skip it: skipped ones are counted and named [stop]"},
+           {"--html", "write a page with sample batches and the stages' figures"}})
+    data->add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
+  data->add_flag("--json", options.json, "print JSON");
+  return data;
 }
 
 }  // namespace
@@ -293,29 +343,14 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       "plimsoll"};
   app.set_version_flag("--version", "plimsoll 0.1.0");
   CommandLine line;
-  Texts texts;
-  std::string bench_threads, ignored;
+  Texts texts, data_texts;
+  std::string bench_threads;
   auto* plan = app.add_subcommand(
       "plan",
       "Say what training would use, to the byte, without training.\n"
       "Exits 3 when it does not fit, with the smallest budget, what fills it and what would help.");
   add_run_options(*plan, texts, line.run);
-  auto* train = app.add_subcommand(
-      "train",
-      "Plan, reserve, then train.\nWeights, plan, logs and checkpoints go to --run FOLDER.");
-  add_run_options(*train, texts, line.run);
-  auto text = [&](const char* name, const char* help) {
-    train->add_option(name, texts[name], help)->type_name("")->check(not_empty, "", "");
-  };
-  text("--run",
-       "folder for plan.json, log.jsonl, log.csv, TensorBoard's files, checkpoints and "
-       "weights.safetensors");
-  text("--resume",
-       "go on with the run in this folder, in the middle of an epoch if need be; options that are "
-       "not given are as they were");
-  text("--keep-checkpoints", "so many of the last, and the best, stay [2]");
-  text("--weights", "start from this safetensors file");
-  text("--save-weights", "write the trained weights to this safetensors file");
+  auto* train = add_train_command(app, texts, line.run);
   auto* models =
       app.add_subcommand("models", "List the built-in models, or one's layers and weights.");
   models->add_option("name", line.models.name, "a model")->type_name("");
@@ -330,29 +365,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   calibrate->add_option("--threads", line.calibrate.threads)->check(CLI::Range(1, 1024));
   calibrate->add_option("--room", line.calibrate.room)->check(CLI::NonNegativeNumber);
   auto* report = app.add_subcommand("report", "not built yet")->group("");
-  auto* data = app.add_subcommand(
-      "data",
-      "Run an input pipeline alone: samples a second, what each stage holds, and who waits.\n"
-      "SOURCE is synthetic, fashion-mnist, a file or 'pattern*' of .npz, .npy, .tfrecord, .csv, "
-      ".txt,\n"
-      ".tar (WebDataset), .bin (CIFAR) or IDX files, or a folder: of images with a folder for "
-      "each\n"
-      "class (or with train and val that hold them), of IDX or CIFAR files, or of shards.");
-  Texts data_texts;
-  data->add_option("source", line.data.source, "what to read")->type_name("")->required();
-  for (const auto& [name, help] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"--batch", "samples a batch [32]"},
-           {"--epochs", "passes [1]"},
-           {"--memory",
-            "the most that the pipeline may hold [64MiB, or the least that it runs in]"},
-           {"--input", "images are brought to this size [224x224x3]"},
-           {"--threads", "threads that read and decode [all cores]"},
-           {"--seed", "of the order [0]"},
-           {"--on-error",
-            "stop at a damaged sample, or skip it: skipped ones are counted and named [stop]"},
-           {"--html", "write a page with sample batches and the stages' figures"}})
-    data->add_option(name, data_texts[name], help)->type_name("")->check(not_empty, "", "");
-  data->add_flag("--json", line.data.json, "print JSON");
+  auto* data = add_data_command(app, data_texts, line.data);
   report->allow_extras();
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());

@@ -101,6 +101,41 @@ std::future<MadeWeights> begin_weights(const RunSetup& setup, uint64_t seed) {
                                          seed] { return make_weights(layout, network, seed); });
 }
 
+Compiled compiled_for(const RunOptions& options, const BuiltinModel& model) {
+  Compiled compiled;
+  compiled.optimizer = optimizer_from_name(options.optimizer);
+  if (options.learning_rate) compiled.optimizer->learning_rate = *options.learning_rate;
+  compiled.loss = loss_from_name("sparse_categorical_crossentropy");
+  compiled.loss.from_logits = model.logits;
+  compiled.metrics = {"accuracy"};
+  compiled.dtype = options.dtype;
+  compiled.remat = options.remat;
+  compiled.optimizer = scaled_for(options.dtype, compiled.optimizer);
+  return compiled;
+}
+
+LoopOptions loop_for(const RunOptions& options, const Compiled& compiled) {
+  return {.batch = options.batch,
+          .epochs = options.epochs,
+          .steps = options.steps,
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .accumulate = accumulation_of(compiled)};
+}
+
+std::unique_ptr<Backend> open_backend(const RunOptions& options) {
+  if (options.cuda) return open_cuda(*options.cuda, {.deterministic = options.deterministic});
+  return std::make_unique<CpuBackend>(options.threads);
+}
+
+void keep_known_calls(const std::string& path, const Backend& backend, const PlanMemory& memory) {
+  write_calls(path, {.machine = backend.machine(),
+                     .held = *memory.device_held,
+                     .alignment = backend.alignment(),
+                     .granule = backend.granule(),
+                     .calls = memory.book.known_calls()});
+}
+
 struct BatchPlanner {
   const RunSetup& setup;
   Bytes source_bytes = 0;
@@ -149,32 +184,14 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   RunSetup setup;
   const BuiltinModel& model = find_builtin(options.model);
   setup.network = model.build(options.input.value_or(model.input), model.classes);
-  setup.compiled.optimizer = optimizer_from_name(options.optimizer);
-  if (options.learning_rate) setup.compiled.optimizer->learning_rate = *options.learning_rate;
-  setup.compiled.loss = loss_from_name("sparse_categorical_crossentropy");
-  setup.compiled.loss.from_logits = model.logits;
-  setup.compiled.metrics = {"accuracy"};
-  setup.compiled.dtype = options.dtype;
-  setup.compiled.remat = options.remat;
-  setup.compiled.optimizer = scaled_for(options.dtype, setup.compiled.optimizer);
-  setup.loop = {.batch = options.batch,
-                .epochs = options.epochs,
-                .steps = options.steps,
-                .shuffle = options.shuffle,
-                .seed = options.seed,
-                .accumulate = accumulation_of(setup.compiled)};
+  setup.compiled = compiled_for(options, model);
+  setup.loop = loop_for(options, setup.compiled);
   open_data(options, setup);
   const bool described =
       purpose == Purpose::plan && options.cuda && !options.calls.empty() && cuda_devices() == 0;
   CallFile calls;
-  if (described) {
-    calls = read_calls(options.calls);
-    setup.backend = described_device(calls);
-  } else if (options.cuda) {
-    setup.backend = open_cuda(*options.cuda, {.deterministic = options.deterministic});
-  } else {
-    setup.backend = std::make_unique<CpuBackend>(options.threads);
-  }
+  if (described) calls = read_calls(options.calls);
+  setup.backend = described ? described_device(calls) : open_backend(options);
   if (purpose == Purpose::train && options.cuda) setup.weights = begin_weights(setup, options.seed);
   if (options.memory_max) options.memory = system_limit(setup.backend.get());
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
@@ -223,11 +240,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
     setup.plan = planner.plan(setup.loop.batch, plan_options);
   }
   if (!options.calls.empty() && options.cuda && !described)
-    write_calls(options.calls, {.machine = setup.backend->machine(),
-                                .held = *plan_options.memory->device_held,
-                                .alignment = setup.backend->alignment(),
-                                .granule = setup.backend->granule(),
-                                .calls = plan_options.memory->book.known_calls()});
+    keep_known_calls(options.calls, *setup.backend, *plan_options.memory);
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   grant_snapshot(setup.plan, snapshot, options.memory, system);

@@ -19,10 +19,12 @@ struct Switches {
   // Into so many parts: micro-batches, or, for a multiple of the batch, bands of each sample's
   // image rows. By default whatever serves.
   std::optional<int64_t> split;
-  // On a device: of host memory, for values that leave between two uses; 0: they stay.
+  // On a device: of host memory, for values that leave between two uses. 0, and what is not settled
+  // yet: they stay.
   Bytes away = 0;
   bool operator==(const Switches&) const = default;
 };
+inline constexpr Bytes kHalfOfHost = -1;  // as `away`: of what is free when a plan is made
 inline Switches only_unlimited() { return {.recompute = false, .split = 1}; }
 
 struct PoolEntry {

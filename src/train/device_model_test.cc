@@ -334,6 +334,83 @@ TEST_F(OnDevice, CallsForOneBatchKeepTheirSession) {
   EXPECT_EQ(held(), before);
 }
 
+TEST_F(OnDevice, ActivationsLeaveForTheHostWhereTheBudgetAsksForIt) {
+  const Tensor x = pattern({64, 32, 32, 3}, 1), y = labels(64, 10);
+  auto model_of = [&] {
+    std::vector<LayerRef> layers;
+    for (int i = 0; i < 6; ++i) layers.push_back(Conv2D(16, {3, 3}, {.activation = "tanh"}));
+    layers.insert(layers.end(), {Flatten(), Dense(10, {.activation = "softmax"})});
+    Sequential model(Shape{32, 32, 3}, layers);
+    model.compile({.optimizer = SGD(), .loss = "sparse_categorical_crossentropy", .device = kName});
+    return model;
+  };
+  FitOptions options{.batch_size = 64, .epochs = 2, .verbose = 0};
+  options.recompute = false;
+  options.split = 1;
+  options.threads = 1;
+  Sequential whole = model_of();
+  const PlanReport unlimited = whole.plan(x, y, options);
+  EXPECT_EQ(unlimited.away, 0);
+  whole.fit(x, y, options);
+  options.memory = unlimited.process - kMiB;
+  options.offload = false;
+  EXPECT_THROW(model_of().fit(x, y, options), DoesNotFit);
+  options.offload = true;
+  Sequential some = model_of();
+  const PlanReport plan = some.plan(x, y, options);
+  EXPECT_LE(plan.process, unlimited.process - kMiB);
+  EXPECT_GT(plan.away, kMiB);
+  some.fit(x, y, options);
+  const Tensors a = whole.get_weights(), b = some.get_weights();
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i]));
+  options.host_memory = "1MiB";
+  EXPECT_THROW(model_of().fit(x, y, options), DoesNotFit);
+}
+
+TEST_F(OnDevice, OptimiserStateLiesOnTheHostWhereTheBudgetAsksForIt) {
+  const Tensor x = pattern({64, 256}, 1), y = labels(64, 10);
+  auto model_of = [&] {
+    Sequential model(Shape{256},
+                     {Dense(1024, {.activation = "relu"}), Dense(10, {.activation = "softmax"})});
+    model.compile(
+        {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .device = kName});
+    return model;
+  };
+  FitOptions options{.batch_size = 32, .epochs = 2, .verbose = 0};
+  options.split = 1;
+  options.threads = 1;
+  Sequential all = model_of(), some = model_of();
+  options.recompute = false;
+  options.offload = false;
+  all.fit(x, y, options);
+  const FitOptions free = options;
+  const Bytes least = some.plan(x, y, options).process;
+  options.memory = least - kMiB;
+  EXPECT_THROW(model_of().fit(x, y, options), DoesNotFit);
+  options.offload = true;
+  const PlanReport plan = some.plan(x, y, options);
+  EXPECT_LE(plan.process, least - kMiB);
+  EXPECT_GE(plan.host, kMiB);
+  const Bytes before = held();
+  some.fit(x, y, options);
+  EXPECT_LE(held() - before, plan.arena - plan.host);
+  auto same = [&] {
+    const Tensors a = all.get_weights(), b = some.get_weights();
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i])) << i;
+  };
+  same();
+  // The state stays there for other calls, and goes where the next training wants it.
+  EXPECT_EQ(some.evaluate(x, y), all.evaluate(x, y));
+  EXPECT_TRUE(same_bits(some.predict(x), all.predict(x)));
+  EXPECT_EQ(some.plan(x, y, free).host, 0);
+  some.fit(x, y, free);
+  all.fit(x, y, free);
+  same();
+  some.fit(x, y, options);
+  all.fit(x, y, free);
+  same();
+}
+
 class Penalised : public Sequential {
  public:
   Penalised() : Sequential(Shape{4}, {Dense(8, {.activation = "tanh"}), Dense(1)}) {}

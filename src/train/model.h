@@ -172,8 +172,10 @@ struct FitOptions {
   bool recompute = true;  // to stay within it, activations may be computed a second time
   int64_t split =
       0;  // and the batch be worked off in parts: 0 as needed, 1 never, or so many parts
-  uint64_t seed = 0;  // of shuffles and dropout, and of the weights if these do not exist yet
-  int threads = 0;    // 0: as in the last call; all cores at first
+  bool offload = true;      // and, on a GPU, activations be in host memory between two uses:
+  Budget host_memory = {};  // the most of it; by default half of what is free
+  uint64_t seed = 0;        // of shuffles and dropout, and of the weights if these do not exist yet
+  int threads = 0;          // 0: as in the last call; all cores at first
   std::optional<double> x_scale = {};  // multiplies x; default: 1
 };
 

@@ -75,8 +75,8 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
   }
   if (training) state.trace_variables(sample_, batch_);
   if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
-  const bool there = state.variables && state.variables_on == state.device;
-  layout_ = !training && there ? state.variables->layout() : state.layout(training);
+  layout_ =
+      !training && state.variables_here() ? state.variables->layout() : state.layout(training);
   const CallbackBill bill = callback_bill(needs.callbacks, layout_);
   source_bytes_ += bill.resident;
   if (!state.device) snapshot_ = bill.wanted;
@@ -139,6 +139,11 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   budget_ = budget.bytes(&backend);
   const PlanKey wanted = key(batch_);
   PlanOptions options{.budget = budget_, .switches = needs_.switches, .all = want_max_batch};
+  if (!backend.on_host() && !compiled_.run_eagerly)
+    options.host =
+        needs_.switches.away == kHalfOfHost ? host_room().least() / 2 : needs_.switches.away;
+  if (needs_.kind != StepKind::train)
+    options.pinned = state_.variables_here() ? state_.variables->pinned_bytes() : 0;
   make_plan(wanted, options, want_max_batch);
   PlanReport report = describe(session_plan());
   report.words = {"batch_size = ", "memory = ", "split = 0", "recompute = true"};
@@ -174,9 +179,11 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   release_code_pages();
   Variables& variables = training ? state_.weights_to_write(seed) : state_.weights(seed);
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
-    variables.adopt(layout_);
+    variables.adopt(layout_, plan_->host_bytes);
     for (const auto& [path, value] : plan_->slot_starts) variables.set_slot(path, value);
     state_.fresh_optimizer = false;
+  } else if (training) {
+    variables.pin(plan_->host_bytes);
   }
   Session session(std::move(*plan_), state_.variables);
   check_resident(report, &state_.where());

@@ -23,6 +23,7 @@ Switches switches_of(const FitOptions& options) {
         "[fit] split: expected 0 (as needed), 1 (never) or a number of parts, received " +
         std::to_string(options.split));
   Switches switches{.recompute = options.recompute};
+  if (options.offload) switches.away = options.host_memory.bytes().value_or(kHalfOfHost);
   if (options.split > 0) switches.split = options.split;
   return switches;
 }

@@ -91,8 +91,8 @@ Backend& ModelState::use_backend(int threads) {
 Backend& ModelState::where() const { return device ? device->backend() : *backend; }
 
 Bytes ModelState::bytes_on_device() const {
-  if (!device || !variables || variables_on != device) return 0;
-  return align_up(variables->capacity(), device->backend().granule());
+  if (!device || !variables_here()) return 0;
+  return align_up(variables->capacity() - variables->pinned_bytes(), device->backend().granule());
 }
 
 Compiled ModelState::settings() const {

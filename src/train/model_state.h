@@ -87,9 +87,10 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   Backend& use_backend(int threads);
   Backend& where() const;         // after that
   Bytes bytes_on_device() const;  // that its variables hold there
-  Compiled settings() const;      // as compiled, or float32 without a loss
-  bool custom() const;            // a class of the user's, whose steps may be its own
-  Compiled step_settings();       // the same with its steps
+  bool variables_here() const { return variables && variables_on == device; }
+  Compiled settings() const;  // as compiled, or float32 without a loss
+  bool custom() const;        // a class of the user's, whose steps may be its own
+  Compiled step_settings();   // the same with its steps
   void trace_variables(const SampleSpec& sample, int64_t batch);
   // Traces a step of the model's own; layers that it calls and the network lacks join that.
   void trace_own_step(StepKind kind, const SampleSpec& sample, int64_t batch);

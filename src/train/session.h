@@ -36,6 +36,8 @@ class EagerSteps;
 struct PlanOptions {
   std::optional<Bytes> budget;  // of the process
   Bytes host = 0;               // on a device: bytes of state and of values that the host may hold
+  // Variables that exist and are not trained have so many of their bytes there, and stay so.
+  std::optional<Bytes> pinned;
   Switches switches;
   bool all = false;  // look for every plan worth having even if the unlimited one fits
   bool finest =

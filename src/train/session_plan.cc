@@ -22,17 +22,19 @@ namespace {
 class SessionPlanner {
  public:
   SessionPlanner(Backend& backend, const VariableLayout& layout, const std::vector<Graph>& graphs,
-                 Bytes source_bytes, size_t fused_nodes, Bytes host, bool apart, PlanMemory& memory)
+                 Bytes source_bytes, size_t fused_nodes, const PlanOptions& options, bool apart,
+                 PlanMemory& memory)
       : backend_(backend),
         layout_(layout),
         graphs_(graphs),
         source_bytes_(source_bytes),
         fused_nodes_(fused_nodes),
-        host_(backend.on_host() ? 0 : host),
+        host_(backend.on_host() ? 0 : options.host),
+        pinned_(options.pinned.value_or(0)),
         apart_(apart),
         memory_(memory),
         by_page_(hold_code_by_page()) {
-    find_host_parts(host_);
+    if (!options.pinned) find_host_parts(host_);
   }
 
   // `within`: a quick look, for what fits so many bytes.
@@ -104,7 +106,7 @@ class SessionPlanner {
   }
 
   SessionPoint unlimited() const {
-    SessionPoint point;
+    SessionPoint point{.host_bytes = pinned_};
     point.entries.assign(pools_.size(), 0);
     fill(point);
     return point;
@@ -117,12 +119,12 @@ class SessionPlanner {
       std::optional<Bytes> least;
       for (const PoolSplit& split : pool.splits) {
         const Bytes bytes =
-            split.floor + footprint_of(split.bill, split.floor, split.bill.nodes).fixed;
+            split.floor + footprint_of(split.bill, split.floor, split.bill.nodes, 0).fixed;
         least = std::min(least.value_or(bytes), bytes);
       }
       most = std::max(most, least.value_or(0));
     }
-    return most - (host_parts_.empty() ? 0 : host_parts_.back());
+    return most - (host_parts_.empty() ? pinned_ : host_parts_.back());
   }
 
   const std::vector<Pool>& pools() const { return pools_; }
@@ -165,7 +167,7 @@ class SessionPlanner {
   }
 
   std::optional<SessionPoint> point_within(Bytes arena) const {
-    SessionPoint point;
+    SessionPoint point{.host_bytes = pinned_};
     for (const Pool& pool : pools_) {
       std::optional<size_t> best;
       for (size_t e = 0; e < pool.entries.size(); ++e)
@@ -202,26 +204,26 @@ class SessionPlanner {
     const size_t launches =
         bill.nodes + copies +
         static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
-    const Footprint beside = footprint_of(bill, point.arena - point.host_bytes, launches);
+    const Footprint beside = footprint_of(bill, point.arena, launches, point.host_bytes);
     point.fixed = beside.fixed;
     point.idle = beside.idle;
-    point.ms += host_ms(point.host_bytes);
+    point.ms += host_ms(point.host_bytes - pinned_);
   }
 
-  Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches) const {
+  Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches, Bytes host) const {
     if (!memory_.device_held) memory_.device_held = backend_.held() - memory_.device_variables;
     return device_fixed_bytes({.held = *memory_.device_held,
                                .loaded = memory_.device_loaded,
                                .kernels = bill.calls.size(),
                                .launches = launches,
-                               .arena = arena,
-                               .apart = apart_ ? layout_.bytes : 0,
+                               .arena = arena - host,
+                               .apart = apart_ ? layout_.bytes - host : 0,
                                .granule = backend_.granule()});
   }
 
-  // `launches`: of kernels in a step, where steps are recorded.
-  Footprint footprint_of(const KernelBill& bill, Bytes arena, size_t launches) const {
-    if (!backend_.on_host()) return {.fixed = device_fixed(bill, arena, launches)};
+  // `launches`: of kernels in a step, where steps are recorded. `host`: of the arena, on the host.
+  Footprint footprint_of(const KernelBill& bill, Bytes arena, size_t launches, Bytes host) const {
+    if (!backend_.on_host()) return {.fixed = device_fixed(bill, arena, launches, host)};
     FootprintFacts facts{.threads = backend_.threads(),
                          .nodes = bill.nodes,
                          .fused_nodes = fused_nodes_,
@@ -251,8 +253,9 @@ class SessionPlanner {
   const std::vector<Graph>& graphs_;
   Bytes source_bytes_;
   size_t fused_nodes_;
-  Bytes host_;  // the most of its memory
-  bool apart_;  // variables have a reservation of their own
+  Bytes host_;    // the most of its memory
+  Bytes pinned_;  // of variables that stay there
+  bool apart_;    // variables have a reservation of their own
   PlanMemory& memory_;
   bool by_page_;
   std::vector<Pool> pools_;
@@ -401,9 +404,8 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
       graphs.begin(), graphs.end(),
       [](const Graph& a, const Graph& b) { return a.variables.size() < b.variables.size(); });
   result.layout = layout ? *layout : layout_variables(widest->variables, backend.alignment());
-  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes,
-                         layout || compiled.run_eagerly ? 0 : options.host, layout != nullptr,
-                         *result.memory);
+  SessionPlanner planner(backend, result.layout, graphs, source_bytes, fused_nodes, options,
+                         layout != nullptr, *result.memory);
   result.memory->book.prepare_ahead(SessionPlanner::addresses(graphs));
   planner.make_pools(only_unlimited(), std::nullopt);
   result.unlimited = planner.unlimited();

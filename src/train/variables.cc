@@ -83,10 +83,6 @@ const void* existing_values(const Network& network, const VariableLayout::Entry&
   return nullptr;
 }
 
-}  // namespace
-
-namespace {
-
 // One weight's elements of the range.
 void initialize_one(const Network& network, uint64_t seed, const VariableLayout::Entry& entry,
                     void* to, const void* existing, ElementRange range = {}) {
@@ -162,28 +158,34 @@ void Variables::set_slot(const std::string& path, double value) {
   if (found) written();
 }
 
-// Weights wait on the host for the new reservation. What does not fit leaves them as they were.
-void Variables::adopt_on_device(const VariableLayout& layout) {
-  check(!pinned_, "state that lies on the host stays there");
-  const Bytes weights = weight_bytes(layout_), before = device_memory_->bytes();
+// Values wait on the host for the new reservations. What does not fit leaves them as they were.
+void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes kept) {
+  const Bytes before = device_memory_->bytes(), pinned_before = pinned_bytes();
   Reservation next(layout.bytes);
-  if (weights > 0) std::memcpy(next.data(), at(0), static_cast<size_t>(weights));
-  if (layout.bytes != before) {
+  if (kept > 0) std::memcpy(next.data(), at(0), static_cast<size_t>(kept));
+  auto reserve = [&](Bytes bytes, Bytes pinned) {
     device_memory_.reset();
-    try {
-      device_memory_ = device_->reserve(layout.bytes);
+    pinned_.reset();
+    device_memory_ = device_->reserve(bytes);
+    if (pinned > 0) pinned_ = device_->reserve_staging(pinned);
+  };
+  if (layout.bytes - host != before || host != pinned_before) try {
+      reserve(layout.bytes - host, host);
     } catch (...) {
-      device_memory_ = device_->reserve(before);
+      reserve(before, pinned_before);
       written();
       throw;
     }
-  }
   copy_ = std::move(next);
   layout_ = layout;
   written();
 }
 
-void Variables::adopt(const VariableLayout& layout) {
+void Variables::pin(Bytes host) {
+  if (host != pinned_bytes()) adopt_on_device(layout_, host, layout_.bytes);
+}
+
+void Variables::adopt(const VariableLayout& layout, Bytes host) {
   const Bytes weights = weight_bytes(layout_);
   for (const auto& entry : layout_.entries) {
     if (entry.category != Category::parameters) break;
@@ -192,7 +194,7 @@ void Variables::adopt(const VariableLayout& layout) {
           "layouts of one network must agree on its weights");
   }
   check(weight_bytes(layout) == weights, "layouts of one network must agree on its weights");
-  if (device_) return adopt_on_device(layout);
+  if (device_) return adopt_on_device(layout, host, weights);
   if (layout.bytes <= memory_.bytes()) {
     std::memset(data() + weights, 0, static_cast<size_t>(layout_.bytes - weights));
     memory_.discard(layout.bytes);

@@ -45,7 +45,9 @@ class Variables {
   // Takes over another layout with the same weights, which keep their values; slots become zero.
   // In place when it is within the capacity; else weights are copied once, and both copies exist
   // for that moment.
-  void adopt(const VariableLayout& layout);
+  // `host`: on a device, so many bytes of its end lie in pinned host memory from then on.
+  void adopt(const VariableLayout& layout, Bytes host = 0);
+  void pin(Bytes host);  // the same with this layout, whose slots keep their values
 
   const VariableLayout& layout() const { return layout_; }
   char* data() const;           // where kernels find them, but for those in host memory
@@ -70,7 +72,8 @@ class Variables {
   std::string first_non_finite() const;    // path of a variable with a NaN or infinity, or ""
 
  private:
-  void adopt_on_device(const VariableLayout& layout);
+  // The first `kept` bytes keep their values.
+  void adopt_on_device(const VariableLayout& layout, Bytes host, Bytes kept);
   void written(Bytes first);  // the first bytes of the copy alone
   Bytes on_device() const { return layout_.bytes - pinned_bytes(); }
 
