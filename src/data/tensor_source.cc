@@ -122,7 +122,6 @@ void finish_labels(Column& y) {
       range.high > std::numeric_limits<int32_t>::max())
     throw DataError("[data] tensor " + y.field.name + ": expected labels within int32, received " +
                     std::to_string(range.low) + " to " + std::to_string(range.high));
-  if (y.field.sample.shape == Shape{1}) y.field.sample.shape = Shape();
   y.field.sample.dtype = Dtype::int32;
 }
 

@@ -17,7 +17,7 @@ TEST(TensorSource, ReadsRowsWithoutCopyingTheTensors) {
   const auto source = tensor_source(x, y);
   EXPECT_EQ(source->size(), 4);
   EXPECT_EQ(source->fields()[0].sample, (Meta{Dtype::float32, {2}}));
-  EXPECT_EQ(source->fields()[1].sample, (Meta{Dtype::int32, {}}));
+  EXPECT_EQ(source->fields()[1].sample, (Meta{Dtype::int32, {1}}));
   EXPECT_EQ(source->fields()[1].range->high, 3);
   x.data_as<float>()[6] = 60;  // seen: the source refers to the buffer
   float values[4];

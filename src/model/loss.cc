@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/loss_formulas.h"
+#include "model/target_shape.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -134,6 +135,16 @@ std::optional<Meta> target_meta(const Loss& loss, const Shape& prediction, Dtype
   return Meta{dtype, prediction};
 }
 
+Shape match_trailing_one(const Shape& given, const Shape& wanted) {
+  auto is_with_one = [](const Shape& longer, const Shape& shorter) {
+    if (longer.rank() != shorter.rank() + 1 || longer.back() != 1) return false;
+    for (int axis = 0; axis < shorter.rank(); ++axis)
+      if (longer[axis] != shorter[axis]) return false;
+    return true;
+  };
+  return is_with_one(given, wanted) || is_with_one(wanted, given) ? wanted : given;
+}
+
 bool needs_factor(const Loss& loss, bool weighted) {
   const bool masked = !loss.function && loss.options.has("ignore_class");
   return (weighted && loss.reduction == "mean_with_sample_weight") ||
@@ -161,11 +172,22 @@ void match_ranks(Tensor& a, Tensor& b) {
   }
 }
 
+// Targets (B, ...) of a loss of ours in the shape that it reads.
+Tensor as_target(const Loss& loss, const Tensor& y_true, const Tensor& y_pred) {
+  if (!y_true.defined() || y_true.shape().rank() == 0 || y_pred.shape().rank() == 0) return y_true;
+  const auto wanted = target_meta(loss, y_pred.shape().without_front(), y_pred.dtype());
+  if (!wanted) return y_true;
+  const Shape given = y_true.shape().without_front();
+  const Shape matched = match_trailing_one(given, wanted->shape);
+  return matched == given ? y_true : reshape(y_true, matched.with_front(y_true.shape()[0]).dims());
+}
+
 }  // namespace
 
 LossResult loss_values(const Loss& loss, const Tensor& y_true, const Tensor& y_pred,
                        const Tensor& binary) {
-  if (!loss.function) return get_loss(loss.name).values({loss, y_true, y_pred, binary});
+  if (!loss.function)
+    return get_loss(loss.name).values({loss, as_target(loss, y_true, y_pred), y_pred, binary});
   Tensor target = y_true, prediction = y_pred;
   if (target.defined()) {
     target = cast(target, prediction.dtype());

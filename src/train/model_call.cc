@@ -47,7 +47,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
   if (needs.kind != StepKind::predict) compiled_ = state.step_settings();
   const double x_scale = needs.x_scale.value_or(training ? 1 : state.x_scale);
   if (needs.data) {
-    sample_ = sample_of(*needs.data, state.network, compiled_, x_scale);
+    sample_ = sample_of(*needs.data, state.network, x_scale);
     batch_ = std::min(needs.batch, needs.data->size());
   } else {
     sample_ = wanted_sample(state.network, compiled_);
@@ -57,7 +57,7 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
   for (Source* source : {needs.data, needs.validation}) {
     if (!source) continue;
     source_bytes_ += source->resident_bytes();
-    if (sample_of(*source, state.network, compiled_, x_scale) != sample_) {
+    if (sample_like(sample_, *source, state.network) != sample_) {
       std::string received;
       for (const Field& field : source->fields())
         received += (received.empty() ? "" : " with ") + field.sample.text();

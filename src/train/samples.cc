@@ -3,18 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/target_shape.h"
 
 namespace pl {
-
-Shape match_trailing_one(const Shape& given, const Shape& wanted) {
-  auto is_with_one = [](const Shape& longer, const Shape& shorter) {
-    if (longer.rank() != shorter.rank() + 1 || longer.back() != 1) return false;
-    for (int axis = 0; axis < shorter.rank(); ++axis)
-      if (longer[axis] != shorter[axis]) return false;
-    return true;
-  };
-  return is_with_one(given, wanted) || is_with_one(wanted, given) ? wanted : given;
-}
 
 std::vector<const Field*> fields_of(const Source& source, Role role) {
   std::vector<const Field*> list;
@@ -90,8 +81,7 @@ void check_below(Source& source, const Field& field, const std::string& what, in
 
 }  // namespace
 
-SampleSpec sample_of(const Source& source, const Network& network, const Compiled& compiled,
-                     double x_scale) {
+SampleSpec sample_of(const Source& source, const Network& network, double x_scale) {
   SampleSpec sample{.x = {}, .y = {}, .x_scale = x_scale};
   for (const Field* field : fields_of(source, Role::x)) sample.x.push_back(field->sample);
   for (const Field* field : fields_of(source, Role::y)) sample.y.push_back(field->sample);
@@ -100,9 +90,13 @@ SampleSpec sample_of(const Source& source, const Network& network, const Compile
   const auto& inputs = network.input_shapes();
   for (size_t i = 0; i < sample.x.size() && i < inputs.size(); ++i)
     sample.x[i].shape = match_trailing_one(sample.x[i].shape, inputs[i]);
-  const auto targets = wanted_targets(network, compiled);
-  for (size_t t = 0; t < sample.y.size() && t < targets.size(); ++t)
-    if (targets[t]) sample.y[t].shape = match_trailing_one(sample.y[t].shape, targets[t]->shape);
+  return sample;
+}
+
+SampleSpec sample_like(const SampleSpec& other, const Source& source, const Network& network) {
+  SampleSpec sample = sample_of(source, network, other.x_scale);
+  for (size_t t = 0; t < sample.y.size() && t < other.y.size(); ++t)
+    sample.y[t].shape = match_trailing_one(sample.y[t].shape, other.y[t].shape);
   return sample;
 }
 

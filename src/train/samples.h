@@ -7,17 +7,15 @@
 
 namespace pl {
 
-// A trailing dimension of 1 is added or dropped where that makes `given` into `wanted`; otherwise
-// `given` comes back as it is, for a message.
-Shape match_trailing_one(const Shape& given, const Shape& wanted);
-
 // The fields of a source that are such.
 std::vector<const Field*> fields_of(const Source& source, Role role);
 
-// How the network reads the source: shapes matched; dtypes are the source's. Tracing refuses what
-// does not match. A source without y is for predicting only.
-SampleSpec sample_of(const Source& source, const Network& network, const Compiled& compiled,
-                     double x_scale);
+// How the network reads the source: shapes of x matched; targets as they are, which is what metrics
+// and train_step see in Keras; dtypes are the source's. Tracing refuses what does not match. A
+// source without y is for predicting only.
+SampleSpec sample_of(const Source& source, const Network& network, double x_scale);
+// The same of data beside others: targets that differ by a last dimension of 1 take their shape.
+SampleSpec sample_like(const SampleSpec& other, const Source& source, const Network& network);
 
 // Throws DataError, with the first sample that is wrong, unless every label that a loss indexes
 // with is below its classes.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/number_text.h"
+#include "model/target_shape.h"
 #include "op/functions.h"
 
 namespace pl {
@@ -64,7 +65,9 @@ void check_target(const Network& network, size_t output, const Head& head, const
   // Labels in floating point, as NumPy reads them from a table, are cast as Keras casts them.
   const bool castable =
       y.dtype != Dtype::boolean && (is_floating(target->dtype) || is_floating(y.dtype));
-  if (y.shape == target->shape && (y.dtype == target->dtype || castable)) return;
+  if (match_trailing_one(y.shape, target->shape) == target->shape &&
+      (y.dtype == target->dtype || castable))
+    return;
   const std::string of =
       network.output_shapes().size() > 1 ? " for output " + network.output_names()[output] : "";
   throw UserError("[fit] " + head.loss->name + ": expected targets of " + target->text() +
