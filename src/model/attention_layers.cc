@@ -51,7 +51,7 @@ class AttentionLayer final : public PlainLayer {
     return std::to_string(form_.heads) + " heads of " + std::to_string(form_.key_dim);
   }
 
-  // Inputs: query (T, D), value (S, Dv), key (S, Dk), attention mask (T, S).
+  // Inputs: query (T, D), value (S, Dv), key (S, Dk), attention mask (T, S), (T, 1) or (1, S).
   Shape build(const std::vector<Shape>& in) override {
     bool good = !in.empty() && in.size() <= 4;
     for (const Shape& shape : in) good = good && shape.rank() == 2;
@@ -64,9 +64,11 @@ class AttentionLayer final : public PlainLayer {
     if (key[0] != value[0])
       throw UserError("expected as many positions in key as in value, received " + key.text() +
                       " and " + value.text());
-    if (in.size() > 3 && in[3] != Shape{query[0], value[0]})
+    auto fits = [](Dim given, Dim wanted) { return given == wanted || given == 1; };
+    if (in.size() > 3 && !(fits(in[3][0], query[0]) && fits(in[3][1], value[0])))
       throw UserError("expected an attention mask (queries, keys), " +
-                      Shape{query[0], value[0]}.text() + ", received " + in[3].text());
+                      Shape{query[0], value[0]}.text() + " or 1 in either place, received " +
+                      in[3].text());
     if (weights_.empty()) {
       add_projection("query", query[1], form_.heads, form_.key_dim);
       add_projection("key", key[1], form_.kv_heads, form_.key_dim);
@@ -255,6 +257,7 @@ LayerRef GroupedQueryAttention(int64_t head_dim, int64_t num_query_heads,
                                  .activity_regularizer = options.activity_regularizer,
                                  .kernel_constraint = options.kernel_constraint,
                                  .bias_constraint = options.bias_constraint,
+                                 .seed = options.seed,
                                  .name = options.name,
                                  .dtype = options.dtype,
                                  .trainable = options.trainable};

@@ -109,6 +109,7 @@ LayerRef AdditiveAttention(AdditiveAttentionOptions o) {
   return std::make_shared<DotAttentionLayer>(
       Score::additive, AttentionLayerOptions{.use_scale = o.use_scale,
                                              .dropout = o.dropout,
+                                             .seed = o.seed,
                                              .use_causal_mask = o.use_causal_mask,
                                              .name = o.name,
                                              .dtype = o.dtype,

@@ -17,6 +17,7 @@ struct RecurrentConfig {
   bool use_bias, return_sequences, return_state, go_backwards;
   bool reset_after;  // of a GRU
   int64_t stateful;  // samples whose states are variables; 0: none are
+  std::optional<uint64_t> seed;
   std::string name, dtype;
   bool trainable = true;
 };

@@ -286,6 +286,7 @@ RecurrentConfig config_of(const char* kind, const char* cell, int64_t units, Dim
           .go_backwards = o.go_backwards,
           .reset_after = false,
           .stateful = o.batch_size,
+          .seed = o.seed,
           .name = o.name,
           .dtype = o.dtype,
           .trainable = o.trainable};

@@ -38,6 +38,7 @@ class BidirectionalLayer final : public PlainLayer {
     check_pair();
     set_common(*this, options);
     if (!dtype) dtype = layer.dtype;
+    seed = layer.seed;
     forward_->trainable = layer.trainable;
     backward_->trainable = other ? other->trainable : layer.trainable;
     // Each direction has the penalty; of what is joined it is the same.
@@ -150,6 +151,7 @@ class TimeDistributedLayer final : public PlainLayer {
   explicit TimeDistributedLayer(std::shared_ptr<Layer> layer) : layer_(std::move(layer)) {
     dtype = layer_->dtype;
     activity_regularizer = layer_->activity_regularizer;  // of all steps together
+    seed = layer_->seed;
   }
   const char* kind() const override { return "TimeDistributed"; }
   std::string config() const override {

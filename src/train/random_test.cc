@@ -157,6 +157,10 @@ TEST(Seeds, OfLayersNameTheirNumbers) {
       {"RandomFlip", [](auto s, auto n) { return RandomFlip("vertical", {.seed = s, .name = n}); }},
       {"RandomRotation",
        [](auto s, auto n) { return RandomRotation(0.4, {.seed = s, .name = n}); }},
+      {"RandomCrop", [](auto s, auto n) { return RandomCrop(2, 2, {.seed = s, .name = n}); }},
+      {"RandomTranslation",
+       [](auto s, auto n) { return RandomTranslation(0.4, 0.4, {.seed = s, .name = n}); }},
+      {"RandomZoom", [](auto s, auto n) { return RandomZoom(0.4, {}, {.seed = s, .name = n}); }},
   };
   for (const auto& [kind, make] : kinds) {
     const double a = run({make(5, "a")});
@@ -164,6 +168,78 @@ TEST(Seeds, OfLayersNameTheirNumbers) {
     EXPECT_EQ(a, run({Activation("linear"), make(5, "third")})) << kind;
     EXPECT_NE(a, run({make(6, "a")})) << kind;
     EXPECT_NE(run({make({}, "a")}), run({make({}, "b")})) << kind;
+  }
+}
+
+// Dropout inside of attention and recurrent layers. Their weights are the same by seeds too.
+TEST(Seeds, OfAttentionAndRecurrentLayersNameTheirNumbers) {
+  const std::string weights = initializers::GlorotUniform({.seed = 2});
+  using Make = std::function<Symbolic(const Symbolic& x, std::optional<uint64_t> seed,
+                                      const std::string& name)>;
+  auto run = [](const Make& make, std::optional<uint64_t> seed, const std::string& name) {
+    const Symbolic x = Input({6, 4});
+    const Symbolic flat = Flatten()(make(x, seed, name));
+    Model model(x, Dense(2, {.kernel_initializer = initializers::HeNormal({.seed = 1})})(flat));
+    model.compile({.optimizer = SGD({.learning_rate = 0}), .loss = "mse"});
+    return model
+        .fit(steps_of({16, 6, 4}), steps_of({16, 2}),
+             {.batch_size = 16, .verbose = 0, .shuffle = false, .threads = 1})
+        .history.at("loss")[0];
+  };
+  auto recurrent = [&](auto layer, double dropout, double recurrent_dropout) -> Make {
+    return [=](const Symbolic& x, auto seed, const std::string& name) {
+      return layer(5, {.kernel_initializer = weights,
+                       .recurrent_initializer = weights,
+                       .dropout = dropout,
+                       .recurrent_dropout = recurrent_dropout,
+                       .seed = seed,
+                       .name = name})(x);
+    };
+  };
+  auto lstm = [](int64_t units, LSTMOptions o) { return LSTM(units, std::move(o)); };
+  auto gru = [](int64_t units, GRUOptions o) { return GRU(units, std::move(o)); };
+  auto simple = [](int64_t units, SimpleRNNOptions o) { return SimpleRNN(units, std::move(o)); };
+  const std::vector<std::pair<const char*, Make>> kinds = {
+      {"MultiHeadAttention",
+       [=](const Symbolic& x, auto s, const std::string& n) {
+         return MultiHeadAttention(
+             2, 3, {.dropout = 0.4, .kernel_initializer = weights, .seed = s, .name = n})({x, x});
+       }},
+      {"GroupedQueryAttention",
+       [=](const Symbolic& x, auto s, const std::string& n) {
+         return GroupedQueryAttention(
+             3, 4, 2,
+             {.dropout = 0.4, .kernel_initializer = weights, .seed = s, .name = n})({x, x});
+       }},
+      {"Attention",
+       [](const Symbolic& x, auto s, const std::string& n) {
+         return Attention({.dropout = 0.4, .seed = s, .name = n})({x, x});
+       }},
+      {"AdditiveAttention",
+       [](const Symbolic& x, auto s, const std::string& n) {
+         return AdditiveAttention({.use_scale = false, .dropout = 0.4, .seed = s, .name = n})(
+             {x, x});
+       }},
+      {"LSTM dropout", recurrent(lstm, 0.4, 0)},
+      {"LSTM recurrent_dropout", recurrent(lstm, 0, 0.4)},
+      {"GRU dropout", recurrent(gru, 0.4, 0)},
+      {"GRU recurrent_dropout", recurrent(gru, 0, 0.4)},
+      {"SimpleRNN dropout", recurrent(simple, 0.4, 0)},
+      {"SimpleRNN recurrent_dropout", recurrent(simple, 0, 0.4)},
+      {"Bidirectional",
+       [=](const Symbolic& x, auto s, const std::string& n) {
+         return Bidirectional(GRU(5, {.kernel_initializer = weights,
+                                      .recurrent_initializer = weights,
+                                      .dropout = 0.4,
+                                      .seed = s}),
+                              {.name = n})(x);
+       }},
+  };
+  for (const auto& [kind, make] : kinds) {
+    const double a = run(make, 5, "a");
+    EXPECT_EQ(a, run(make, 5, "other")) << kind;
+    EXPECT_NE(a, run(make, 6, "a")) << kind;
+    EXPECT_NE(run(make, {}, "a"), run(make, {}, "b")) << kind;
   }
 }
 
