@@ -66,8 +66,8 @@ class LastActivations final : public OpObserver {
 class EagerStep final : public StepScope {
  public:
   EagerStep(const StepSetup& setup, const std::shared_ptr<Variables>& variables,
-            const std::shared_ptr<DeviceSpace>& space, Tensors& kept)
-      : StepScope(setup), variables_(variables), space_(space), kept_(kept) {}
+            const std::shared_ptr<DeviceSpace>& space, const StepLayout& traced, Tensors& kept)
+      : StepScope(setup), variables_(variables), space_(space), traced_(traced), kept_(kept) {}
   bool stopped() const { return stopped_; }
 
   Tensors forward(const Tensors& x, bool training) override {
@@ -111,8 +111,8 @@ class EagerStep final : public StepScope {
   Tensor params_of(const Owner& owner) override {
     StepParams step;
     std::memcpy(&step, of_.inputs.params.data(), sizeof step);
-    step.update = step.step;
-    step.learning_rate = owner.optimizer->rate_at(step.step - 1);
+    step = params_for(*owner.optimizer, step, owner.main, traced_.updates_of(owner.path),
+                      *owner.updates);
     const Tensor params(step_params_meta());
     std::memcpy(params.data(), &step, sizeof step);
     return params;
@@ -132,10 +132,10 @@ class EagerStep final : public StepScope {
       throw UserError(name + ": expected a figure computed in the step, received " +
                       (value.defined() ? value.meta().text() : "nothing"));
   }
-  std::vector<LogTerm>* log_terms() override { return nullptr; }
 
   const std::shared_ptr<Variables>& variables_;
   const std::shared_ptr<DeviceSpace>& space_;
+  const StepLayout& traced_;
   Tensors& kept_;
   size_t done_ = 0;
   bool stopped_ = false;
@@ -147,7 +147,10 @@ class EagerStep final : public StepScope {
 }  // namespace
 
 EagerSteps::EagerSteps(const SessionPlan& plan, std::shared_ptr<Variables> variables)
-    : signatures_(plan.signatures), setup_(plan.eager), variables_(std::move(variables)) {
+    : signatures_(plan.signatures),
+      layout_(plan.step),
+      setup_(plan.eager),
+      variables_(std::move(variables)) {
   // Inputs and figures first: they live as long as the session.
   const size_t signatures = plan.prepared.size();
   for (size_t s = 0; s < signatures; ++s) {
@@ -210,7 +213,7 @@ bool EagerSteps::run(size_t s) {
       arrange_inputs(setup.network, compiled, setup.sample, facts_of(heads, setup.sample),
                      std::move(samples), params);
   EagerStep step({setup.network, compiled, heads, signature, inputs}, variables_, setup.space,
-                 kept_[s]);
+                 layout_, kept_[s]);
   if (!predicting) {
     step.run();
     return !step.stopped();

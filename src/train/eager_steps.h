@@ -37,6 +37,7 @@ class EagerSteps {
   Tensor on_device(const Tensor& input) const;  // a step's; of the processor as it is
 
   std::vector<Signature> signatures_;
+  StepLayout layout_;  // of training
   std::shared_ptr<const EagerSetup> setup_;
   std::shared_ptr<Variables> variables_;
   std::unique_ptr<Runtime> runtime_;

@@ -125,6 +125,7 @@ void Model::compile(const CompileOptions& options) {
   state_->deterministic = options.deterministic;
   if (built) state_->network.settle_trainable();
   state_->steps = state_->epochs = 0;
+  state_->updates_per_step = 1;
   state_->fresh_optimizer = true;
   state_->traced_variables.reset();
 }
@@ -193,7 +194,7 @@ int64_t Model::count_params() const {
 }
 
 int64_t Model::iterations() const {
-  int64_t count = state_->steps;
+  int64_t count = state_->steps * state_->updates_per_step;
   if (!state_->compiled) return count;
   const Optimizer& optimizer = *state_->compiled->optimizer;
   if (const int slot = optimizer.iterations_slot(); slot >= 0) {

@@ -180,6 +180,7 @@ History Model::fit(Source& data, const FitOptions& given) {
                            .snapshot = report.snapshot,
                            .callbacks = options.callbacks,
                            .carried = carried_weights(state_->network)};
+  state_->updates_per_step = session.plan().step.updates_of(compiled.optimizer->name());
   training.state.identity = identity_of(*state_, *sources.train, report, options);
   training.state.steps_before = state_->steps;
   training.state.epochs_before = state_->epochs - options.initial_epoch;

@@ -40,6 +40,7 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   std::optional<Compiled> compiled;
   double x_scale = 1;
   int64_t steps = 0, epochs = 0;          // since compile()
+  int64_t updates_per_step = 1;           // by compile()'s optimiser, in the last fit()
   bool fresh_optimizer = true;            // slots, if any, are not this optimiser's
   const char* running = nullptr;          // "fit", while it runs: a callback may not start another
   std::vector<Symbolic> inputs, outputs;  // that it was made of

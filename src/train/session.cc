@@ -277,7 +277,9 @@ UpdateMoment update_moment(const Session& session, int64_t steps_before) {
   if (!session.plan().optimizer) return {false, steps_before + 1, 0};  // nothing is trained
   const Optimizer& optimizer = *session.plan().optimizer;
   const double* counted = session.counted_iterations();
-  const int64_t iterations = counted ? static_cast<int64_t>(*counted) : steps_before;
+  const int64_t iterations = counted
+                                 ? static_cast<int64_t>(*counted)
+                                 : steps_before * session.plan().step.updates_of(optimizer.name());
   const int64_t steps = optimizer.update_options().gradient_accumulation_steps.value_or(1);
   return {(iterations + 1) % steps != 0, iterations / steps + 1, optimizer.rate_at(iterations)};
 }

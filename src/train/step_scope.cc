@@ -1,14 +1,11 @@
 #include "train/step_scope.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "model/constraint.h"
 #include "model/regularizer.h"
 #include "op/functions.h"
-#include "op/step_params.h"
 
 namespace pl {
 namespace {
@@ -191,7 +188,7 @@ void StepScope::keep(TensorLogs logs) {
     terms.push_back({.name = name, .first = kept(), .count = 1});
     keep_number(name, value);
   }
-  if (log_terms()) *log_terms() = std::move(terms);
+  if (layout()) layout()->logs = std::move(terms);
 }
 
 bool StepScope::keep_tracked(const std::string& name, const Tensor& figure,
@@ -228,6 +225,15 @@ bool StepScope::trains(const Variable& variable) const {
   return variable.trainable();
 }
 
+namespace {
+
+// It knows by itself how many of its steps were updates.
+bool counts_steps(const Optimizer& optimizer) {
+  return optimizer.iterations_slot() >= 0 || optimizer.update_options().gradient_accumulation_steps;
+}
+
+}  // namespace
+
 StepScope::Owner& StepScope::owner_of(Optimizer& given) {
   // A model hands out the optimiser inside of one that scales the loss.
   const OptimizerRef& compiled = of_.compiled.optimizer;
@@ -245,8 +251,16 @@ StepScope::Owner& StepScope::owner_of(Optimizer& given) {
                     ": expected gradient_accumulation_steps of the optimizer given to compile() "
                     "alone, received it of another");
   owners_.push_back(std::make_unique<Owner>(
-      Owner{&optimizer, main, path, optimizer.shared_slots(of_.compiled.dtype.variable), {}}));
+      Owner{&optimizer, main, path, optimizer.shared_slots(of_.compiled.dtype.variable)}));
   return *owners_.back();
+}
+
+StepParams StepScope::params_for(const Optimizer& optimizer, StepParams step, bool main,
+                                 int64_t updates, int64_t nth) {
+  const int64_t first = main ? step.updates() - 1 : (step.step - 1) * std::max<int64_t>(updates, 1);
+  step.update = first + nth + 1;
+  step.learning_rate = optimizer.rate_at(first + nth);
+  return step;
 }
 
 OptimizerState StepScope::state_of(const Owner& owner, const std::vector<size_t>& weights) {
@@ -265,14 +279,20 @@ OptimizerState StepScope::state_of(const Owner& owner, const std::vector<size_t>
 
 void StepScope::update(Owner& owner, const std::vector<size_t>& weights, const Tensors& gradients) {
   OptimizerState state = state_of(owner, weights);
-  for (size_t w : weights)
-    if (!owner.updated.insert(w).second)
-      throw UserError(of_.network.weights()[w].path + ": expected one update by " + owner.path +
-                      " in a step, received a second one; add the gradients up, or use two "
-                      "optimizers");
   const PathScope path(recorder(), owner.path);
-  owner.optimizer->apply(state, gradients, owner.main ? of_.inputs.params : params_of(owner),
+  const bool first = owner.main && (*owner.updates == 0 || counts_steps(*owner.optimizer));
+  owner.optimizer->apply(state, gradients, first ? of_.inputs.params : params_of(owner),
                          {.accumulate = owner.main && of_.signature.accumulate});
+  if (counts_steps(*owner.optimizer)) {
+    for (size_t w : weights)
+      if (!owner.updated.insert(w).second)
+        throw UserError(of_.network.weights()[w].path + ": expected one update by " + owner.path +
+                        " in a step, as it scales the loss or accumulates gradients, received a "
+                        "second one; add the gradients up, or use two optimizers");
+  } else {
+    ++*owner.updates;
+    if (layout()) layout()->updates[owner.path] = *owner.updates;
+  }
   for (size_t i = 0; i < weights.size(); ++i)
     state.weights[i].weight =
         apply_constraint(of_.network.weights()[weights[i]].constraint, state.weights[i].weight);
@@ -330,87 +350,6 @@ Tensors StepScope::call(const std::shared_ptr<Layer>& layer, const Tensors& give
   std::vector<Shape> shapes;
   for (const Tensor& tensor : given) shapes.push_back(tensor.shape().without_front());
   throw NewMember(layer, std::move(shapes));
-}
-
-TracedStep::TracedStep(const StepSetup& setup, Recorder& recorder, Tensors weights,
-                       StepLayout& layout)
-    : StepScope(setup), recorder_(recorder), first_(std::move(weights)), layout_(layout) {
-  recorder_.set_capture([this](const Tensor& value) {
-    if (!value.buffer()) value.data();
-    return host_input({value.buffer().get(), "constant", value.meta(), [value](void* to) {
-                         std::memcpy(to, value.data(), static_cast<size_t>(value.meta().bytes()));
-                       }});
-  });
-}
-
-TracedStep::~TracedStep() { recorder_.set_capture(nullptr); }
-
-Tensor TracedStep::read(const std::shared_ptr<VariableState>& variable) {
-  for (size_t w = 0; w < weights().size(); ++w)
-    if (weights()[w].state() == variable) return last_version(first_[w]);
-  if (!variable->trainable)  // read anew before every step
-    return host_input({variable.get(), "constant", variable->meta, [variable](void* to) {
-                         std::memcpy(to, variable->current().data(),
-                                     static_cast<size_t>(variable->meta.bytes()));
-                       }});
-  throw UserError(variable->name +
-                  ": expected a weight of the model, received another variable; make it a weight "
-                  "of one of its layers, or train in a pl::function");
-}
-
-Tensor TracedStep::host_input(const HostInput& input) {
-  if (input.meta == step_params_meta() && input.name == "step_params") return of_.inputs.params;
-  for (const auto& [key, tensor] : host_)
-    if (key == input.key && tensor.meta() == input.meta) return tensor;
-  layout_.host.push_back([fill = input.fill](void* to, const StepParams&) { fill(to); });
-  host_.emplace_back(input.key, recorder_.input(input.name, input.meta, false));
-  return host_.back().second;
-}
-
-Tensor TracedStep::slot(const std::string& path, const Slot& slot) {
-  const auto [at, fresh] = slots_.try_emplace(path);
-  if (fresh) {
-    at->second = recorder_.variable(path, slot.meta, Category::optimizer);
-    if (slot.initial != 0) layout_.slot_starts.push_back({path, slot.initial});
-  }
-  return last_version(at->second);
-}
-
-Tensor TracedStep::weight_to_write(size_t w) { return last_version(first_[w]); }
-
-// The optimiser's own learning rate, at the step that all count.
-Tensor TracedStep::params_of(const Owner& owner) {
-  Optimizer* optimizer = owner.optimizer;
-  for (const auto& [key, tensor] : host_)
-    if (key == optimizer) return tensor;
-  layout_.host.push_back([optimizer](void* to, StepParams step) {
-    step.update = step.step;
-    step.learning_rate = optimizer->rate_at(step.step - 1);
-    std::memcpy(to, &step, sizeof step);
-  });
-  host_.emplace_back(optimizer,
-                     recorder_.input(owner.path + "/step_params", step_params_meta(), false));
-  return host_.back().second;
-}
-
-// What is kept is a value of its own: no input, no variable, nothing that is kept already.
-void TracedStep::keep_value(const Tensor& value, const std::string& name) {
-  const Graph& graph = recorder_.graph();
-  const Value& known = graph.values[index(value.id())];
-  const bool taken =
-      std::find(graph.keep.begin(), graph.keep.end(), value.id()) != graph.keep.end();
-  recorder_.keep(known.producer < 0 || known.variable >= 0 || taken ? scale(value, 1) : value,
-                 name);
-}
-
-size_t TracedStep::kept() const { return recorder_.graph().keep.size(); }
-
-void TracedStep::check_figure(const std::string& name, const Tensor& value) const {
-  if (value.defined() && value.is_symbol() && value.recorder() == &recorder_ &&
-      is_floating(value.dtype()))
-    return;
-  throw UserError(name + ": expected a figure computed in the step, received " +
-                  (value.defined() ? value.meta().text() + " from elsewhere" : "nothing"));
 }
 
 }  // namespace pl

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "model/layer_context.h"
+#include "op/step_params.h"
 #include "train/function_trace.h"
 #include "train/step_heads.h"
 
@@ -72,21 +73,29 @@ class StepScope : public StepHooks, public LayerContext {
     bool main;         // compile()'s: its learning rate and count are the step's own
     std::string path;  // "adam"; others are numbered
     std::vector<Slot> shared;
-    std::set<size_t> updated;  // weights
+    std::set<size_t> updated = {};  // weights
+    // Times that it applied gradients in the step, each one of Keras's iterations. Whoever fills in
+    // a step's parameters sees the whole step's.
+    std::shared_ptr<int64_t> updates = std::make_shared<int64_t>(0);
   };
+  // What the nth update of a step, from 0, counts and which learning rate it has, if there are
+  // `updates` in every step; `step`: as the loop gives it to the first of compile()'s optimiser.
+  static StepParams params_for(const Optimizer& optimizer, StepParams step, bool main,
+                               int64_t updates, int64_t nth);
   const std::vector<Variable>& weights() const { return of_.compiled.step.variables; }
 
   // As an update reads and writes them.
   virtual Tensor slot(const std::string& path, const Slot& slot) = 0;
   virtual Tensor weight_to_write(size_t w) = 0;
   virtual void wrote(const Owner&, const std::vector<size_t>&, const OptimizerState&) {}
-  virtual Tensor params_of(const Owner& owner) = 0;  // of an optimiser beside compile()'s
+  // Of the next update by an optimiser beside compile()'s, or of another one by that.
+  virtual Tensor params_of(const Owner& owner) = 0;
   virtual void keep_value(const Tensor& value, const std::string& name) = 0;
   virtual size_t kept() const = 0;
   virtual bool stops(const Tensor& /*loss*/) { return false; }  // before gradients are taken
   virtual void check_figure(const std::string& name, const Tensor& value) const = 0;
   virtual Recorder* recorder() const { return nullptr; }
-  virtual std::vector<LogTerm>* log_terms() = 0;
+  virtual StepLayout* layout() { return nullptr; }  // of a step that is traced
 
   const StepSetup of_;
 
@@ -142,7 +151,7 @@ class TracedStep final : public StepScope, public VariableTracer, public Functio
   size_t kept() const override;
   void check_figure(const std::string& name, const Tensor& value) const override;
   Recorder* recorder() const override { return &recorder_; }
-  std::vector<LogTerm>* log_terms() override { return &layout_.logs; }
+  StepLayout* layout() override { return &layout_; }
 
   Recorder& recorder_;
   const Tensors first_;  // versions of the weights

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -115,6 +116,13 @@ struct StepLayout {
   // optimisers' slots that do not start as zeros.
   std::vector<std::function<void(void* to, const StepParams&)>> host;
   std::vector<SlotStart> slot_starts;
+  // How often it applies gradients, by the optimisers' paths ("adam", "sgd_1"); absent: once.
+  std::map<std::string, int64_t, std::less<>> updates;
+
+  int64_t updates_of(std::string_view optimizer) const {
+    const auto at = updates.find(optimizer);
+    return at == updates.end() ? 1 : at->second;
+  }
 };
 
 // Inputs of the graph, in order: x (B, ...) of each input, then, unless predicting, y (B, ...) of

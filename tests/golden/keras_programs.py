@@ -299,8 +299,130 @@ def callbacks():
     return dict(shown(h), weights=weight_sum(model))
 
 
+class EncoderBlock(layers.Layer):
+    def __init__(self, embed):
+        super().__init__()
+        self.norm_1, self.dense = layers.LayerNormalization(), layers.Dense(embed, activation="relu")
+        self.attention = layers.MultiHeadAttention(1, embed)
+        self.norm_2 = layers.LayerNormalization()
+
+    def call(self, x, training=False):
+        x = self.dense(self.norm_1(x))
+        return self.norm_2(x + self.attention(query=x, value=x, key=x, attention_mask=None, training=training))
+
+
+class PositionalEmbedding(layers.Layer):
+    def __init__(self, length, words, embed):
+        super().__init__()
+        self.tokens, self.positions = layers.Embedding(words, embed), layers.Embedding(length, embed)
+        self.scale = float(embed) ** 0.5
+
+    def call(self, x):
+        tokens = self.tokens(x) * self.scale
+        return tokens + self.positions(ops.arange(x.shape[-1]))
+
+    def compute_mask(self, x, mask=None):
+        return ops.not_equal(x, 0)
+
+
+class DecoderBlock(layers.Layer):
+    def __init__(self, embed, ff, heads, length, words):
+        super().__init__()
+        self.embedding = PositionalEmbedding(length, words, embed)
+        self.attention_1, self.norm_1 = layers.MultiHeadAttention(heads, embed), layers.LayerNormalization()
+        self.attention_2, self.norm_2 = layers.MultiHeadAttention(heads, embed), layers.LayerNormalization()
+        self.ffn_1, self.ffn_2 = layers.Dense(ff, activation="relu"), layers.Dense(embed)
+        self.norm_3, self.out = layers.LayerNormalization(), layers.Dense(words, activation="softmax")
+        self.supports_masking = True
+
+    def call(self, words, encoded, training=False, mask=None):
+        x = self.embedding(words)
+        i = ops.arange(x.shape[1])
+        causal = ops.cast(ops.expand_dims(i, 1) >= i, "int32")
+        padding = ops.cast(mask[:, :, None], "int32")
+        combined = ops.minimum(ops.cast(mask[:, None, :], "int32"), causal)
+        x = self.norm_1(x + self.attention_1(query=x, value=x, key=x, attention_mask=combined, training=training))
+        y = self.attention_2(query=x, value=encoded, key=encoded, attention_mask=padding, training=training)
+        x = self.norm_2(x + y)
+        return self.out(self.norm_3(self.ffn_2(self.ffn_1(x)) + x))
+
+
+class Captioning(keras.Model):
+    """Three captions for an image: three updates in one train_step."""
+
+    def __init__(self, cnn, encoder, decoder, captions):
+        super().__init__()
+        self.cnn, self.encoder, self.decoder, self.captions = cnn, encoder, decoder, captions
+        self.loss_tracker, self.acc_tracker = keras.metrics.Mean(name="loss"), keras.metrics.Mean(name="accuracy")
+
+    @property
+    def metrics(self):
+        return [self.loss_tracker, self.acc_tracker]
+
+    def loss_and_accuracy(self, image, words, training):
+        encoded = self.encoder(image, training=training)
+        given, true = words[:, :-1], words[:, 1:]
+        mask = ops.not_equal(true, 0)
+        p = self.decoder(given, encoded, training=training, mask=mask)
+        counts = ops.cast(mask, "float32")
+        loss = self.loss(true, p) * counts
+        right = ops.logical_and(mask, ops.equal(ops.cast(true, "int64"), ops.cast(ops.argmax(p, axis=2), "int64")))
+        return ops.sum(loss) / ops.sum(counts), ops.sum(ops.cast(right, "float32")) / ops.sum(counts)
+
+    def figures(self, total, accuracy):
+        self.loss_tracker.update_state(total)
+        self.acc_tracker.update_state(accuracy / float(self.captions))
+        return {"loss": self.loss_tracker.result(), "acc": self.acc_tracker.result()}
+
+    def train_step(self, data):
+        images, words = data
+        total = accuracy = 0
+        embedded = self.cnn(images)
+        for i in range(self.captions):
+            with tf.GradientTape() as tape:
+                loss, acc = self.loss_and_accuracy(embedded, words[:, i, :], True)
+            total, accuracy = total + loss, accuracy + acc
+            apply(self.optimizer, tape, loss, self.encoder.trainable_variables + self.decoder.trainable_variables)
+        return self.figures(total, accuracy)
+
+    def test_step(self, data):
+        images, words = data
+        total = accuracy = 0
+        embedded = self.cnn(images)
+        for i in range(self.captions):
+            loss, acc = self.loss_and_accuracy(embedded, words[:, i, :], False)
+            total, accuracy = total + loss, accuracy + acc
+        return self.figures(total, accuracy)
+
+
+class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        return ops.where(step < 4, 0.01 * step / 4, 0.01)
+
+
+def captioning():
+    words, length, embed = 11, 7, 8
+    cnn = keras.Sequential([keras.Input((8, 8, 3)), layers.Conv2D(6, 3, strides=2, activation="relu"), layers.Reshape((9, 6))])
+    cnn.trainable = False
+    encoder, decoder = EncoderBlock(embed), DecoderBlock(embed, 12, 2, length, words)
+    images, captions = wave((20, 8, 8, 3), 0), tokens((20, 3, length + 1), words)
+    captions[:, :, length - 2:] *= (np.arange(60) % 3 > 0).astype(np.int32).reshape(20, 3, 1)  # padding
+    decoder(captions[:2, 0, :-1], encoder(cnn(images[:2])), mask=captions[:2, 0, 1:] != 0)
+    e, d = encoder, decoder
+    settle(None, [w for l in [cnn, e.norm_1, e.dense, e.attention, e.norm_2, d.embedding.tokens, d.embedding.positions, d.attention_1,
+                              d.norm_1, d.attention_2, d.norm_2, d.ffn_1, d.ffn_2, d.norm_3, d.out] for w in l.weights])
+    model = Captioning(cnn, encoder, decoder, 3)
+    model.compile(optimizer=keras.optimizers.Adam(WarmUp()),
+                  loss=keras.losses.SparseCategoricalCrossentropy(from_logits=False, reduction=None))
+    h = model.fit(images, captions, batch_size=8, epochs=2, validation_data=(images[:10], captions[:10]), **FIT)
+    test = model.evaluate(images, captions, batch_size=10, verbose=0, return_dict=True)
+    return dict(shown(h), test=[test["loss"], test["acc"]], weights=weight_sum(encoder, decoder),
+                iterations=float(model.optimizer.iterations))
+
+
 def main():
-    programs = [vae, wgan_gp, siamese, distillation, seq2seq, transfer, mixup, callbacks]
+    programs = [vae, wgan_gp, siamese, distillation, seq2seq, transfer, mixup, callbacks, captioning]
     answers = {}
     for program in programs:
         keras.backend.clear_session()
