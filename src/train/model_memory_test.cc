@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/layers.h"
+#include "tests/own_process.h"
 #include "train/model.h"
 
 namespace pl {
@@ -108,6 +109,7 @@ std::string refusal(const Call& call) {
 }
 
 TEST(ModelMemory, EvaluateAndPredictKeepWithinTheBudget) {
+  if (test::ran_in_own_process()) return;
   Sequential model = wide(4096);
   Tensor x({Dtype::float32, {2048, 256}}), y = zeros({Dtype::int32, {2048}});
   for (int64_t i = 0; i < x.meta().elements(); ++i)
