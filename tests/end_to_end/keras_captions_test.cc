@@ -41,6 +41,9 @@ class PositionalEmbedding : public Layer {
     const Tensor tokens = tokens_(call.in[0]) * std::sqrt(static_cast<double>(embed_));
     return tokens + positions_(ops::arange(call.in[0].shape().back()));
   }
+  Tensor compute_mask(const LayerCall& call) const override {
+    return ops::not_equal(call.in[0], 0);
+  }
 
  private:
   LayerRef tokens_, positions_;
@@ -132,7 +135,7 @@ class Captioning : public Model {
 class WarmUp : public LearningRateSchedule {
  public:
   double at(int64_t step) const override {
-    return step < 4 ? 0.01 * static_cast<double>(step) / 4 : 0.01;
+    return step < 4 ? 0.1 * static_cast<double>(step) / 4 : 0.1;
   }
 };
 
@@ -148,7 +151,9 @@ TEST(KerasPrograms, ImageCaptioning) {
       captions.data_as<int32_t>()[row * (kLength + 1) + at] = 0;
   Captioning model(cnn, LayerRef(std::make_shared<EncoderBlock>(kEmbed)),
                    LayerRef(std::make_shared<DecoderBlock>(kEmbed, 12, 2, kLength, kWords)), 3);
-  model.compile({.optimizer = Adam({.learning_rate = std::make_shared<WarmUp>()})});
+  model.compile(
+      {.optimizer =
+           SGD({.learning_rate = std::make_shared<WarmUp>(), .momentum = 0.9, .nesterov = true})});
   model.evaluate(images, captions, {.batch_size = 10, .threads = 1});  // makes the weights
   settle(model);
   FitOptions options = with(8, 2);

@@ -398,7 +398,7 @@ class Captioning(keras.Model):
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         step = ops.cast(step, "float32")
-        return ops.where(step < 4, 0.01 * step / 4, 0.01)
+        return ops.where(step < 4, 0.1 * step / 4, 0.1)
 
 
 def captioning():
@@ -413,7 +413,7 @@ def captioning():
     settle(None, [w for l in [cnn, e.norm_1, e.dense, e.attention, e.norm_2, d.embedding.tokens, d.embedding.positions, d.attention_1,
                               d.norm_1, d.attention_2, d.norm_2, d.ffn_1, d.ffn_2, d.norm_3, d.out] for w in l.weights])
     model = Captioning(cnn, encoder, decoder, 3)
-    model.compile(optimizer=keras.optimizers.Adam(WarmUp()),
+    model.compile(optimizer=keras.optimizers.SGD(WarmUp(), momentum=0.9, nesterov=True),
                   loss=keras.losses.SparseCategoricalCrossentropy(from_logits=False, reduction=None))
     h = model.fit(images, captions, batch_size=8, epochs=2, validation_data=(images[:10], captions[:10]), **FIT)
     test = model.evaluate(images, captions, batch_size=10, verbose=0, return_dict=True)
