@@ -162,6 +162,15 @@ struct NormParameterTerm {
     }
   };
 };
+template <class W>
+struct NormParameterEnd {
+  W *dgamma, *dbeta;
+  __device__ void operator()(int64_t, int64_t column, const double (&sums)[2]) const {
+    dgamma[column] = static_cast<W>(sums[0]);
+    dbeta[column] = static_cast<W>(sums[1]);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> layer_norm(const PrepareCall& call) {
@@ -218,7 +227,7 @@ std::unique_ptr<Kernel> layer_norm_parameter_gradient(const PrepareCall& call) {
               launch, plan,
               NormParameterTerm<T>{input<T>(in, 0), input<T>(in, 3), input<W>(in, 1),
                                    input<W>(in, 2), f.features},
-              NormParameterEnd<W, 2>{{{output<W>(out, 0)}, {output<W>(out, 1)}}}, workspace);
+              NormParameterEnd<W>{output<W>(out, 0), output<W>(out, 1)}, workspace);
         },
         plan.bytes(2, sizeof(W)));
   });

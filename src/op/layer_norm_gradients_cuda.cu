@@ -9,62 +9,47 @@
 namespace pl::cuda {
 namespace {
 
-// All gradients: dx as layer_norm_gradient has it, with `added` where it is not null, and the sums over rows, of which
-// each block writes its share: parts (blocks, 2, features), or with `total` that of dx as a third.
-// Warps of a block join theirs in order.
-// One block has a processor to itself. Lanes' registers are for the sums; rows are asked for two ahead of the work into
-// a ring in shared memory, in which a lane reads only what it asked for itself, so that nobody waits for others.
+// All gradients: dx as layer_norm_gradient has it, with `added` where it is not null, and the sums
+// over rows, of which each block writes its share: parts (blocks, 2, features), or with `total`
+// that of dx as a third. Warps of a block join theirs in order. One block has a processor to
+// itself. Lanes' registers are for the sums; rows are asked for two ahead of the work into a ring
+// in shared memory, in which a lane reads only what it asked for itself, so that nobody waits for
+// others.
 constexpr int kMostWithTotal = 24;  // numbers of a lane
 constexpr int kMostWarps = 16;
-constexpr int norm_ring(int packs) { return packs <= 3 ? 3 : 2; }  // rows of a warp
+constexpr int kRing = 2;  // rows of a warp
 template <class T, int kPacks>
 struct NormRing {
-  Pack<T> at[norm_ring(kPacks)][3][kPacks][32];  // x, dy, added
+  Pack<T> at[kRing][3][kPacks][32];  // x, dy, added
 };
 // Behind the last row a warp's sums lie on its ring, to be joined with the others'.
 template <class T, int kPacks>
 struct NormSums {
-  static constexpr int kSize = Pack<Wide<T>>::kSize, kParts = Pack<T>::kSize / kSize;
-  Pack<Wide<T>> at[3][kPacks][kParts][32];
-  static_assert(sizeof at <= sizeof(NormRing<T, kPacks>));
-  static constexpr int kNumbers = kPacks * kParts * 32 * kSize;  // of a sum
-  // The column of a number.
-  __device__ static int column(int number) {
-    const int lane = number / kSize % 32, part = number / (kSize * 32) % kParts;
-    return (number / (kSize * 32 * kParts) * 32 + lane) * Pack<T>::kSize + part * kSize +
-           number % kSize;
-  }
+  WideInLanes<T, kPacks> of[3];
+  static_assert(sizeof of <= sizeof(NormRing<T, kPacks>));
 };
 
 // The sums of all warps, in the order of warps.
 template <class T, int kPacks, int kSums>
-__device__ void join_norm_sums(const NormRows& f, char* rings, int warp, int lane,
+__device__ void join_norm_sums(const NormRows& f, char* rings, int warp,
                                const RowInLanes<T, kPacks> (&sums)[kSums], int sums_made,
                                Wide<T>* parts) {
   using W = Wide<T>;
-  using Sums = NormSums<T, kPacks>;
+  using Sums = WideInLanes<T, kPacks>;
   constexpr int kPitch = static_cast<int>(sizeof(NormRing<T, kPacks>) / sizeof(W));
   W* shared = reinterpret_cast<W*>(rings);  // (warps, kPitch)
-  Sums& own = *reinterpret_cast<Sums*>(shared + warp * kPitch);
+  auto& own = *reinterpret_cast<NormSums<T, kPacks>*>(shared + warp * kPitch);
   __syncwarp();  // other lanes have read their rows
 #pragma unroll
   for (int k = 0; k < kSums; ++k)
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p)
-#pragma unroll
-      for (int part = 0; part < Sums::kParts; ++part) {
-        Pack<W> pack;
-#pragma unroll
-        for (int j = 0; j < Sums::kSize; ++j) pack.at[j] = sums[k].at[p][part * Sums::kSize + j];
-        own.at[k][p][part][lane] = pack;
-      }
+    for (int p = 0; p < kPacks; ++p) own.of[k].put(p, sums[k].at[p]);
   __syncthreads();
   const int warps = static_cast<int>(blockDim.x) / 32;
   for (int i = static_cast<int>(threadIdx.x); i < sums_made * Sums::kNumbers; i += blockDim.x) {
     W of_warp[kMostWarps];
 #pragma unroll
-    for (int w = 0; w < kMostWarps; ++w)
-      of_warp[w] = w < warps ? shared[w * kPitch + i] : W(0);
+    for (int w = 0; w < kMostWarps; ++w) of_warp[w] = w < warps ? shared[w * kPitch + i] : W(0);
     W joined = of_warp[0];
 #pragma unroll
     for (int w = 1; w < kMostWarps; ++w)
@@ -82,12 +67,12 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
                        Wide<T>* parts) {
   using W = Wide<T>;
   using Row = RowInLanes<T, kPacks>;
-  constexpr int kSums = kPacks * Row::kSize <= kMostWithTotal ? 3 : 2, kRing = norm_ring(kPacks);
+  constexpr int kSums = kPacks * Row::kSize <= kMostWithTotal ? 3 : 2;
   const int sums_made = total && kSums == 3 ? 3 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   extern __shared__ __align__(16) char rings[];
   NormRing<T, kPacks>& ring = reinterpret_cast<NormRing<T, kPacks>*>(rings)[warp];
-  __shared__ W scale[kPacks * 32 * Row::kSize];
+  __shared__ WideInLanes<T, kPacks> scale;
   const W share = W(1) / static_cast<W>(f.features);
   Row sums[kSums];
 #pragma unroll
@@ -117,7 +102,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
     ask(r - place * warp_count(), place);
     ask_moments(r - place * warp_count(), place);
   }
-  for (int64_t i = threadIdx.x; i < f.features; i += blockDim.x) scale[i] = gamma[i];
+  scale.fill(gamma, f.features);
   __syncthreads();
   for (int place = 0; r >= 0; r -= warp_count(), place = (place + 1) % kRing) {
     const int64_t next = r - (kRing - 1) * warp_count();
@@ -127,14 +112,16 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
     __pipeline_wait_prior(kRing - 1);
     const auto& row = ring.at[place];
     W sum = 0, dot = 0;
-    Row::each_pack(f.features, [&](int p, int64_t column) {
+    Row::each_pack(f.features, [&](int p, int64_t) {
       const Pack<T> v = row[0][p][lane], g = row[1][p][lane];
+      W factor[Row::kSize];
+      scale.get(p, factor);
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
         const W n = (widen(v.at[j]) - average) * inverse, d = widen(g.at[j]);
         sums[0].at[p][j] += d * n;
         sums[1].at[p][j] += d;
-        const W scaled = d * scale[column + j];
+        const W scaled = d * factor[j];
         sum += scaled;
         dot += scaled * n;
       }
@@ -142,11 +129,12 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
     const W flat = warp_all(sum, Plus{}) * share, slope = warp_all(dot, Plus{}) * share;
     Row::each_pack(f.features, [&](int p, int64_t column) {
       const Pack<T> v = row[0][p][lane], g = row[1][p][lane];
-      W d[Row::kSize];
+      W d[Row::kSize], factor[Row::kSize];
+      scale.get(p, factor);
 #pragma unroll
       for (int j = 0; j < Row::kSize; ++j) {
         const W n = (widen(v.at[j]) - average) * inverse;
-        d[j] = inverse * (widen(g.at[j]) * scale[column + j] - flat - n * slope);
+        d[j] = inverse * (widen(g.at[j]) * factor[j] - flat - n * slope);
       }
       if (added) {
         const Pack<T> more = row[2][p][lane];
@@ -164,8 +152,22 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
       inverses[i] = inverses[i + 1];
     }
   }
-  join_norm_sums<T, kPacks>(f, rings, warp, lane, sums, sums_made, parts);
+  join_norm_sums<T, kPacks>(f, rings, warp, sums, sums_made, parts);
 }
+
+// Where the sums go: dgamma, dbeta, that of dx.
+template <class W>
+struct NormSumsEnd {
+  SumEnd<W> ends[3];
+  int64_t features;
+  __device__ SumEnd<W> of(int64_t column) const {
+    return column < features ? ends[0] : column < 2 * features ? ends[1] : ends[2];
+  }
+  __device__ void ahead(int64_t, int64_t column) const { of(column).ahead(column % features); }
+  __device__ void operator()(int64_t, int64_t column, const double (&sums)[1]) const {
+    of(column)(column % features, static_cast<W>(sums[0]));
+  }
+};
 
 // How a call is cut: blocks of `warps`, and what they leave to column_ends.
 struct NormPlan {
@@ -173,8 +175,8 @@ struct NormPlan {
   int packs, warps = 0, shared_bytes = 0;
   int first;  // operands in front of x: running sums, or none
   bool adds, total;
-  bool apart;  // the total is made behind dx: lanes have no room for it
-  ColumnPlan ends = {};
+  bool apart;            // the total is made behind dx: lanes have no room for it
+  ColumnPlan ends = {};  // (blocks, sums x features)
   int sums() const { return total && !apart ? 3 : 2; }
 };
 
@@ -189,9 +191,9 @@ void with_norm_packs(int packs, F body) {
 template <class T>
 bool choose_warps(NormPlan& plan) {
   int device = 0, room = 0;
-  bool good = cudaGetDevice(&device) == cudaSuccess &&
-              cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
-                  cudaSuccess;
+  bool good =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess;
   with_norm_packs(plan.packs, [&]<int kPacks>() {
     const int scale = kPacks * 32 * Pack<T>::kSize * static_cast<int>(sizeof(Wide<T>));
     constexpr int kRingBytes = static_cast<int>(sizeof(NormRing<T, kPacks>));
@@ -221,20 +223,18 @@ void launch_gradients(const Launch& launch, const NormPlan& plan, void* const* i
             input<T>(x, 4), plan.adds ? input<T>(x, 5) : nullptr, output<T>(out, 0), plan.total,
             parts);
   });
-  const dim3 grid(static_cast<unsigned>((plan.rows.features + 31) / 32)), block(32, 32);
+  const dim3 grid(static_cast<unsigned>((plan.ends.columns + 31) / 32)), block(32, 32);
   auto end = [&](int s) {
     return SumEnd<W>{output<W>(out, 1 + s), plan.first > 0 ? input<W>(in, s) : nullptr};
   };
-  if (plan.sums() == 3)
-    column_ends<3, W><<<grid, block, 0, launch.stream>>>(
-        plan.ends, parts, NormParameterEnd<W, 3>{{end(0), end(1), end(2)}});
-  else
-    column_ends<2, W><<<grid, block, 0, launch.stream>>>(
-        plan.ends, parts, NormParameterEnd<W, 2>{{end(0), end(1)}});
+  column_ends<1, W><<<grid, block, 0, launch.stream>>>(
+      plan.ends, parts,
+      NormSumsEnd<W>{{end(0), end(1), plan.sums() == 3 ? end(2) : end(1)}, plan.rows.features});
 }
 
-// [Running sums,] x, gamma, mean, rstd, dy, [added]; `first`: the place of x. Rows that lanes do not
-// hold are left to the kernels of the parts, as are running sums of three where they hold only two.
+// [Running sums,] x, gamma, mean, rstd, dy, [added]; `first`: the place of x. Rows that lanes do
+// not hold are left to the kernels of the parts, as are running sums of three where they hold only
+// two.
 std::unique_ptr<Kernel> gradients_kernel(const PrepareCall& call, int first) {
   CudaBackend& backend = backend_of(call);
   const Meta& x = call.in[static_cast<size_t>(first)];
@@ -251,14 +251,14 @@ std::unique_ptr<Kernel> gradients_kernel(const PrepareCall& call, int first) {
                   .adds = call.in.size() > static_cast<size_t>(first) + 5,
                   .total = call.out.size() > 3,
                   .apart = apart,
-                  .ends = {.rows = f.rows, .columns = f.features}};
+                  .ends = {.rows = f.rows}};
+    plan.ends.columns = plan.sums() * f.features;
     if (!choose_warps<T>(plan)) return nullptr;
     plan.ends.pieces =
         std::min<int64_t>((f.rows + plan.warps - 1) / plan.warps, backend.multiprocessors());
-    Bytes bytes = plan.ends.bytes(plan.sums(), sizeof(Wide<T>));
+    Bytes bytes = plan.ends.bytes(1, sizeof(Wide<T>));
     const bool behind = plan.total && plan.apart;
-    if (behind)
-      bytes = std::max(bytes, bias_gradient_bytes(backend, dtype, f.rows, f.features));
+    if (behind) bytes = std::max(bytes, bias_gradient_bytes(backend, dtype, f.rows, f.features));
     return make_kernel(
         call,
         [=, &backend](const Launch& launch, void* const* in, void* const* out, char* workspace) {

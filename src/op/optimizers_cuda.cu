@@ -34,6 +34,11 @@ struct MomentumUpdate {
   }
 };
 
+// Out of the way of the registers that elements need.
+__noinline__ __device__ double power_of(double base, double exponent) {
+  return pow(base, exponent);
+}
+
 template <class Number>
 struct AdamUpdate {
   using T = Number;
@@ -48,7 +53,7 @@ struct AdamUpdate {
     if (threadIdx.x == 0) {
       const auto t = static_cast<double>(step->update > 0 ? step->update : step->step);
       auto power = [&](double beta) {
-        return static_cast<T>(pow(static_cast<double>(static_cast<T>(beta)), t));
+        return static_cast<T>(power_of(static_cast<double>(static_cast<T>(beta)), t));
       };
       numbers[1] = static_cast<T>(step->learning_rate);
       numbers[0] = numbers[1] * sqrt_of(T(1) - power(beta_2)) / (T(1) - power(beta_1));

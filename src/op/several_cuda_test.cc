@@ -97,6 +97,7 @@ class CudaSeveral : public CudaTest {
       EXPECT_EQ(bits(in.at[s], sums[s]), bits(apart.at[first + s], sums[s])) << "sum " << s;
   }
 
+  void check_norms(Dtype dtype);
   // Calls of one op with operands of these sizes: one after the other, and all at once.
   void check_several(const Op& op, std::vector<Dim> sizes, const Attrs& attrs,
                      const std::function<Metas(Dim)>& operands) {
@@ -128,6 +129,7 @@ class CudaSeveral : public CudaTest {
         EXPECT_EQ(bits(joined[i].at[o], outs[i][o]), bits(apart[i].at[o], outs[i][o]))
             << "call " << i << ", output " << o;
   }
+  void check_updates(const Op& op, int tensors, const Attrs& attrs);
 };
 
 TEST_F(CudaSeveral, SumsOverAxesAreAdded) {
@@ -147,42 +149,53 @@ TEST_F(CudaSeveral, SumsOverAxesAreAdded) {
     }
 }
 
-TEST_F(CudaSeveral, GradientsOfNormsAreAdded) {
-  for (const Dtype dtype : {Dtype::float32, Dtype::bfloat16, Dtype::float16})
-    for (const Dim width : {64, 768, 1024, 1600, 1601})
-      for (const Dim rows : {1, 37, 5000}) {
-        const Meta x{dtype, Shape{rows, width}}, moment{wide(dtype), Shape{rows}};
-        const Meta gamma{wide(dtype), Shape{width}};
-        const Attrs attrs{{"sum", int64_t{1}}};
-        check_adding(kLayerNormGradientsAccumulate, kLayerNormGradients,
-                     {x, gamma, moment, moment, x}, attrs, 1);
-        check_adding(kLayerNormGradientsAccumulate, kLayerNormGradients,
-                     {x, gamma, moment, moment, x, x}, attrs, 1);
-      }
+// Rows: fewer than warps, and several for each.
+void CudaSeveral::check_norms(Dtype dtype) {
+  for (const auto& [width, rows] :
+       {std::pair{64, 37}, std::pair{768, 1}, std::pair{768, 5000}, std::pair{1024, 5000},
+        std::pair{1600, 37}, std::pair{1601, 3}}) {
+    const Meta x{dtype, Shape{rows, width}}, moment{wide(dtype), Shape{rows}};
+    const Meta gamma{wide(dtype), Shape{width}};
+    const Attrs attrs{{"sum", int64_t{1}}};
+    check_adding(kLayerNormGradientsAccumulate, kLayerNormGradients, {x, gamma, moment, moment, x},
+                 attrs, 1);
+    check_adding(kLayerNormGradientsAccumulate, kLayerNormGradients,
+                 {x, gamma, moment, moment, x, x}, attrs, 1);
+  }
+}
+TEST_F(CudaSeveral, GradientsOfNormsAreAdded) { check_norms(Dtype::float32); }
+TEST_F(CudaSeveral, GradientsOfNormsAreAddedBfloat16) { check_norms(Dtype::bfloat16); }
+TEST_F(CudaSeveral, GradientsOfNormsAreAddedFloat16) { check_norms(Dtype::float16); }
+
+// More than a launch takes; of one element, of none.
+std::vector<Dim> many_sizes() {
+  std::vector<Dim> many(196, 768);
+  many[7] = 100003;
+  many[100] = 1;
+  many[150] = 0;
+  return many;
 }
 
-TEST_F(CudaSeveral, UpdatesAndCastsRunAsOneLaunch) {
-  std::vector<Dim> many(400, 768);  // more than a launch takes
-  many[7] = 100003;
-  many[200] = 1;
+void CudaSeveral::check_updates(const Op& op, int tensors, const Attrs& attrs) {
   for (const Dtype dtype : {Dtype::float32, Dtype::float64})
     for (const std::vector<Dim>& sizes :
-         {std::vector<Dim>{768, 3, 0, 8193, 4096, 50000}, std::vector<Dim>(9, 5), many}) {
-      auto of = [&](int count) {
-        return [=](Dim size) {
-          Metas metas(static_cast<size_t>(count), Meta{dtype, Shape{size}});
-          metas.push_back(step_params_meta());
-          return metas;
-        };
-      };
-      check_several(kAdam, sizes, {}, of(4));
-      check_several(kSgd, sizes, {}, of(2));
-      check_several(kSgdMomentum, sizes, {{"momentum", 0.9}}, of(3));
-    }
+         {std::vector<Dim>{768, 3, 0, 8193, 4096, 50000}, std::vector<Dim>(9, 5), many_sizes()})
+      check_several(op, sizes, attrs, [&](Dim size) {
+        Metas metas(static_cast<size_t>(tensors), Meta{dtype, Shape{size}});
+        metas.push_back(step_params_meta());
+        return metas;
+      });
+}
+TEST_F(CudaSeveral, AdamsUpdatesRunAsOneLaunch) { check_updates(kAdam, 4, {}); }
+TEST_F(CudaSeveral, SgdsUpdatesRunAsOneLaunch) {
+  check_updates(kSgd, 2, {});
+  check_updates(kSgdMomentum, 3, {{"momentum", 0.9}});
+}
+TEST_F(CudaSeveral, CastsRunAsOneLaunch) {
   for (const auto& [from, to] :
        {std::pair{Dtype::float32, Dtype::bfloat16}, std::pair{Dtype::bfloat16, Dtype::float32},
         std::pair{Dtype::float32, Dtype::float16}})
-    check_several(kCast, many, {{"dtype", std::string(name_of(to))}}, [&](Dim size) {
+    check_several(kCast, many_sizes(), {{"dtype", std::string(name_of(to))}}, [&](Dim size) {
       return Metas{{from, Shape{size}}};
     });
 }

@@ -10,10 +10,11 @@ namespace pl::cuda {
 // columns, kColumnThreads in all.
 inline constexpr int kMaxReduceAxes = 12;
 inline constexpr int kColumnThreads = 256;
-// What fits on a processor at once, and the rows that a thread asks for together: one sum a column
-// takes few registers.
+// What fits on a processor at once, the rows that a thread asks for together, and those that are
+// worth a piece of their own: one sum a column takes few registers.
 constexpr int column_blocks(int sums) { return sums == 1 ? 4 : 3; }
-constexpr int column_rows(int sums) { return sums == 1 ? 8 : 4; }
+constexpr int kColumnRows = 4;
+constexpr int piece_rows(int sums) { return sums == 1 ? 8 : 4; }
 struct ColumnPlan {
   int64_t outer = 1, rows = 0, columns = 0;
   int width = 1;  // columns of a thread
@@ -34,7 +35,7 @@ inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int 
   const int64_t down = kColumnThreads / plan.across;
   const int64_t at_once = int64_t{processors} * column_blocks(sums);
   const int64_t wanted = std::max<int64_t>(1, at_once / (plan.blocks * outer));
-  const int64_t most = std::max<int64_t>(1, rows / (down * column_rows(sums)));
+  const int64_t most = std::max<int64_t>(1, rows / (down * piece_rows(sums)));
   plan.pieces = std::min({wanted, most, int64_t{4096}});
   return plan;
 }
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kColumnThreads, column_blocks(K))
       for (int j = 0; j < N; ++j) sums[k][j] = A(0);
     if (column < plan.columns) {
       const typename Term::template Lane<N> lane(term, column);
-      add_rows<column_rows(K)>(plan, lane, term, outer * plan.rows + plan.rows - 1, first, step,
+      add_rows<kColumnRows>(plan, lane, term, outer * plan.rows + plan.rows - 1, first, step,
                                column, sums);
     }
 #pragma unroll
@@ -167,13 +168,22 @@ __global__ void __launch_bounds__(1024) column_ends(ColumnPlan plan, const A* pa
     if constexpr (requires { end.ahead(outer, own); })
       if (threadIdx.x == 0 && own < plan.columns) end.ahead(outer, own);
     double sums[K] = {};
+    constexpr int kAhead = 8 / K;  // asked for together; what is not there counts as zero
     if (column < plan.columns)
-#pragma unroll 4
-      for (int64_t p = threadIdx.y; p < plan.pieces; p += 32)
+      for (int64_t p = threadIdx.y; p < plan.pieces; p += 32 * kAhead) {
+        A values[kAhead][K] = {};
 #pragma unroll
-        for (int k = 0; k < K; ++k)
-          sums[k] += static_cast<double>(
-              parts[((outer * plan.pieces + p) * K + k) * plan.columns + column]);
+        for (int i = 0; i < kAhead; ++i)
+#pragma unroll
+          for (int k = 0; k < K; ++k)
+            if (p + 32 * i < plan.pieces)
+              values[i][k] =
+                  parts[((outer * plan.pieces + p + 32 * i) * K + k) * plan.columns + column];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i)
+#pragma unroll
+          for (int k = 0; k < K; ++k) sums[k] += static_cast<double>(values[i][k]);
+      }
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < K; ++k) shared[k][threadIdx.y][threadIdx.x] = sums[k];

@@ -13,13 +13,12 @@ namespace pl::cuda {
 //   params(in): what all calls of a launch must have in common, kept as `step` for begin().
 // Rules of calls that are run together are equal.
 inline constexpr int kMostAtOnce = 192;
-inline constexpr int kEachThreads = 256, kEachBlocks = 5;  // that fit on a processor at once
-inline constexpr int64_t kChunkPacks = 4 * kEachThreads;
+inline constexpr int kEachThreads = 256, kEachBlocks = 6;  // that fit on a processor at once
 template <class Rule, int kMost>
 struct Several {
   Rule rule;
   int count = 0;
-  uint32_t ends[kMost];  // chunks up to the end of each call
+  uint32_t ends[kMost];  // chunks, a pack for each thread, up to the end of each call
   int64_t totals[kMost];
   typename Rule::Places places[kMost];
 };
@@ -42,9 +41,9 @@ __global__ void __launch_bounds__(kEachThreads, kEachBlocks)
     while (chunk >= all.ends[at]) ++at;
     const typename Rule::Places& places = all.places[at];
     const int64_t total = all.totals[at], packs = total / Rule::kSize;
-    const int64_t first = (chunk - (at > 0 ? all.ends[at - 1] : 0)) * kChunkPacks;
-    const int64_t last = min(first + kChunkPacks, packs);
-    for (int64_t i = first + threadIdx.x; i < last; i += kEachThreads) rule.run(places, i);
+    const int64_t first = chunk - (at > 0 ? all.ends[at - 1] : 0);
+    const int64_t i = first * kEachThreads + threadIdx.x;
+    if (i < packs) rule.run(places, i);
     const int64_t left = packs * Rule::kSize + threadIdx.x;
     if (chunk + 1 == all.ends[at] && left < total) rule.rest(places, left);
   }
@@ -97,7 +96,7 @@ class EachKernel final : public SeveralKernel {
       const int64_t total = static_cast<const EachKernel*>(call.kernel)->total_;
       if (total == 0) continue;
       // A call has a chunk even if it is less than a pack.
-      chunks += std::max<int64_t>(1, (total / Rule::kSize + kChunkPacks - 1) / kChunkPacks);
+      chunks += std::max<int64_t>(1, (total / Rule::kSize + kEachThreads - 1) / kEachThreads);
       all.ends[all.count] = static_cast<uint32_t>(chunks);
       all.totals[all.count] = total;
       all.places[all.count++] = Rule::make_places(call.in, call.out);

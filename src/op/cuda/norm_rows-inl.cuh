@@ -41,6 +41,45 @@ struct RowInLanes {
   }
 };
 
+// Wide numbers of a vector in shared memory, so laid out that lanes do not wait for each other.
+template <class T, int kPacks>
+struct WideInLanes {
+  static constexpr int kSize = Pack<Wide<T>>::kSize, kParts = Pack<T>::kSize / kSize;
+  static constexpr int kNumbers = kPacks * kParts * 32 * kSize;
+  Pack<Wide<T>> at[kPacks][kParts][32];
+
+  // The column of a number, in the order of memory.
+  __device__ static int column(int number) {
+    const int lane = number / kSize % 32, part = number / (kSize * 32) % kParts;
+    return (number / (kSize * 32 * kParts) * 32 + lane) * Pack<T>::kSize + part * kSize +
+           number % kSize;
+  }
+  // By all threads of a block; a barrier is to follow.
+  __device__ void fill(const Wide<T>* from, int64_t features) {
+    Wide<T>* to = at[0][0][0].at;
+    for (int i = static_cast<int>(threadIdx.x); i < kNumbers; i += blockDim.x)
+      to[i] = column(i) < features ? from[column(i)] : Wide<T>(0);
+  }
+  // A lane's pack.
+  __device__ void get(int p, Wide<T> (&to)[Pack<T>::kSize]) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const Pack<Wide<T>> pack = at[p][part][threadIdx.x % 32];
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) to[part * kSize + j] = pack.at[j];
+    }
+  }
+  __device__ void put(int p, const Wide<T> (&from)[Pack<T>::kSize]) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      Pack<Wide<T>> pack;
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) pack.at[j] = from[part * kSize + j];
+      at[p][part][threadIdx.x % 32] = pack;
+    }
+  }
+};
+
 __device__ inline int64_t warp_index() { return thread_index() / 32; }
 __device__ inline int64_t warp_count() { return thread_count() / 32; }
 
@@ -63,19 +102,5 @@ void with_packs(int packs, F body) {
   if (packs == 4) return body.template operator()<4>();
   body.template operator()<8>();
 }
-
-// Where sums over all vectors go: dgamma, dbeta, [that of dx].
-template <class W, int K>
-struct NormParameterEnd {
-  SumEnd<W> ends[K];
-  __device__ void ahead(int64_t, int64_t column) const {
-#pragma unroll
-    for (int k = 0; k < K; ++k) ends[k].ahead(column);
-  }
-  __device__ void operator()(int64_t, int64_t column, const double (&sums)[K]) const {
-#pragma unroll
-    for (int k = 0; k < K; ++k) ends[k](column, static_cast<W>(sums[k]));
-  }
-};
 
 }  // namespace pl::cuda
