@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "backend/cpu/cpu_backend.h"
@@ -114,6 +115,12 @@ class FakeDevice final : public Backend, public DeviceWork {
     work();
     return ++runs;
   }
+  size_t preparing_threads() const override { return threads; }
+  bool shares(const Kernel& kernel) const override { return kernel.workspace_bytes > 0; }
+  std::shared_ptr<void> alone_with(const Kernel&) override {
+    ++alone;
+    return {this, [](void* device) { --static_cast<FakeDevice*>(device)->alone; }};
+  }
   void copy_beside(void* to, const void* from, Bytes bytes) override {
     copy(to, from, bytes);
     ++ahead;
@@ -136,7 +143,8 @@ class FakeDevice final : public Backend, public DeviceWork {
     for (auto* list : {&leaving_, &coming_})
       while (!list->empty()) finish(*list, list->begin()->first);
   }
-  int runs = 0, ahead = 0, sent = 0;
+  int runs = 0, ahead = 0, sent = 0, alone = 0;
+  size_t threads = 1;  // that may prepare kernels
 
  private:
   static constexpr size_t kMostOps = 256;
@@ -163,6 +171,8 @@ class FakeDevice final : public Backend, public DeviceWork {
   }
   template <size_t Op>
   static std::unique_ptr<Kernel> prepare_op(const PrepareCall& call) {
+    static std::mutex one_at_a_time;  // the host's kernels are prepared by one thread
+    const std::lock_guard lock(one_at_a_time);
     return std::make_unique<FakeKernel>(
         prepare(*catalogue()[Op], {host(), call.in, call.out, call.attrs}));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "backend/backend.h"
 
@@ -15,6 +16,10 @@ class DeviceWork {
   // makes some on a thread of its own says which one it is. Calls of a Backend do so themselves.
   virtual void use() const {}
   virtual size_t preparing_threads() const { return 1; }  // that may prepare kernels at a time
+  // Whether the kernel runs with what those who prepare others need too. As long as the answer to
+  // alone_with() lives it is this thread's alone: held while such a kernel runs beside them.
+  virtual bool shares(const Kernel&) const { return false; }
+  virtual std::shared_ptr<void> alone_with(const Kernel&) { return nullptr; }
   // How long the device is busy with what `work` asks for; waits for it.
   virtual double time_ms(const std::function<void()>& work) = 0;
 

@@ -1,9 +1,10 @@
 // CallTimer: how long prepared calls take on a device, measured on scratch memory of its own before
-// anything is planned. A few runs of each call, within a second in all.
+// anything is planned. A few runs of each call, within a second or two in all.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "backend/device_work.h"
 #include "op/op.h"
@@ -26,6 +27,7 @@ class CallTimer {
   DeviceWork& work_;
   Bytes room_;
   double spent_ms_ = 0;
+  std::vector<uint16_t> pattern_;         // what operands are filled with
   std::unique_ptr<DeviceMemory> memory_;  // as large as the largest call so far
 };
 

@@ -1,9 +1,7 @@
 #include "execute/kernel_book.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <future>
 #include <thread>
 
 #include "backend/cpu/code_pages.h"
@@ -38,60 +36,42 @@ std::shared_ptr<Kernel> KernelBook::make(const Op& op, const Metas& in, const Me
     return prepare(op, {backend_, in, out, attrs});
   }
   std::shared_ptr<Kernel>& kept = kept_[name];
+  if (!kept && preparing_) kept = preparing_->take(name);
   if (!kept) kept = prepare(op, {backend_, in, out, attrs});
   return kept;
 }
 
-// A call that waits to be prepared.
-struct KernelBook::Ahead {
-  std::string name;
-  const Op* op;
-  Metas in, out;
-  const Attrs* attrs;
-  std::unique_ptr<Kernel> kernel = nullptr;
-};
-
-void KernelBook::list_ahead(const Graph& graph, bool known_too, std::vector<Ahead>& list) const {
+void KernelBook::list_ahead(const Graph& graph, bool known_too, std::set<std::string>& names,
+                            std::vector<Preparing::Call>& list) const {
   for (const Node& node : graph.nodes) {
     if (!runs(node)) continue;
     std::string name = call_text(graph, node);
     if (kept_.contains(name) || (!known_too && known_.contains(name))) continue;
-    if (std::any_of(list.begin(), list.end(), [&](const Ahead& one) { return one.name == name; }))
-      continue;
+    if (!names.insert(name).second) continue;
     CallMetas metas = metas_of(graph, node);
-    list.push_back({std::move(name), &get_op(node.op), std::move(metas.in), std::move(metas.out),
-                    &node.attrs});
+    list.push_back(
+        {std::move(name), &get_op(node.op), std::move(metas.in), std::move(metas.out), node.attrs});
   }
-  for (const Loop& loop : graph.loops) list_ahead(loop.body, known_too, list);
+  for (const Loop& loop : graph.loops) list_ahead(loop.body, known_too, names, list);
 }
 
-// A library takes up to a tenth of a second for each of some calls, on one core. What fails here is
-// asked for again, and told, where it is needed.
+void KernelBook::finish_preparing() {
+  if (!preparing_) return;
+  for (auto& [name, kernel] : preparing_->take_all()) kept_[name] = std::move(kernel);
+  preparing_.reset();
+}
+
+// A library takes up to a tenth of a second for each of some calls, on one core.
 void KernelBook::prepare_ahead(std::span<const Graph* const> graphs, bool known_too) {
   const DeviceWork* device = device_work(backend_);
   if (!device || only_known_) return;
-  std::vector<Ahead> list;
-  for (const Graph* graph : graphs) list_ahead(*graph, known_too, list);
+  std::set<std::string> names;
+  std::vector<Preparing::Call> list;
+  for (const Graph* graph : graphs) list_ahead(*graph, known_too, names, list);
   const size_t threads = std::min<size_t>(
       {device->preparing_threads(), std::thread::hardware_concurrency(), list.size()});
-  if (threads < 2) return;
-  std::atomic<size_t> next = 0;
-  auto work = [&] {
-    device->use();
-    for (size_t i = next++; i < list.size(); i = next++) {
-      Ahead& one = list[i];
-      try {
-        one.kernel = prepare(*one.op, {backend_, one.in, one.out, *one.attrs});
-      } catch (const Error&) {
-      }
-    }
-  };
-  std::vector<std::future<void>> others;
-  for (size_t t = 1; t < threads; ++t) others.push_back(std::async(std::launch::async, work));
-  work();
-  for (std::future<void>& other : others) other.get();
-  for (Ahead& one : list)
-    if (one.kernel) kept_[one.name] = std::move(one.kernel);
+  finish_preparing();
+  if (threads > 1) preparing_ = std::make_unique<Preparing>(backend_, std::move(list), threads);
 }
 
 // What a device was measured at is what the search looks at too: rates of a typical GPU would have
@@ -124,6 +104,38 @@ KernelBook::Timing::~Timing() {
   } catch (const Error&) {
     // A cache that cannot be written costs the next run a second, and nothing else.
   }
+}
+
+void KernelBook::time_ready(const Graph& graph, bool sharing) {
+  if (!timer_) return;
+  const DeviceWork& device = *device_work(backend_);
+  for (const Node& node : graph.nodes) {
+    if (!runs(node)) continue;
+    const std::string name = call_text(graph, node);
+    if (preparing_)
+      if (std::shared_ptr<Kernel> made = preparing_->take_ready(name)) kept_[name] = made;
+    const auto kernel = kept_.find(name);
+    if (kernel == kept_.end() || !kernel->second || device.shares(*kernel->second) != sharing)
+      continue;
+    const int id = find(graph, node, name);
+    look_up(graph, node, name, calls_[static_cast<size_t>(id)]);
+  }
+  for (const Loop& loop : graph.loops) time_ready(loop.body, sharing);
+}
+
+bool KernelBook::timed(const Graph& graph) const {
+  auto known = [&](const Node& node) {
+    if (!runs(node)) return true;
+    const std::string name = call_text(graph, node);
+    if (const auto at = ids_.find(name); at != ids_.end())
+      return costs_.knows(call(at->second).key);
+    const auto at = known_.find(name);
+    return at != known_.end() &&
+           costs_.knows(call_key(graph, node, at->second.key, backend_.threads()));
+  };
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(), known) &&
+         std::all_of(graph.loops.begin(), graph.loops.end(),
+                     [&](const Loop& loop) { return timed(loop.body); });
 }
 
 int KernelBook::find(const Graph& graph, const Node& node, const std::string& name) {

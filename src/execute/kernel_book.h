@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "execute/call_timer.h"
 #include "execute/cost_table.h"
+#include "execute/preparing.h"
 #include "plan/plan.h"
 
 namespace pl {
@@ -60,9 +61,11 @@ class KernelBook {
   Backend& backend() const { return backend_; }
   GraphFacts facts(const Graph& graph, KernelBill* bill = nullptr);
   KernelSet kernels(const Graph& graph);
-  // On a device: prepares what these graphs call, as far as it is not known, on several threads.
+  // On a device: begins to prepare what these graphs call, as far as it is not known, on several
+  // threads and in this order; facts() and kernels() wait for what they need of it.
   // `known_too`: also calls whose facts an earlier run found out.
   void prepare_ahead(std::span<const Graph* const> graphs, bool known_too = false);
+  void finish_preparing();  // waits for the rest of it
 
   const Call& call(int id) const { return calls_[static_cast<size_t>(id)]; }
 
@@ -78,6 +81,11 @@ class KernelBook {
    private:
     KernelBook& book_;
   };
+  // Of a Timing, which facts() would see to too: times the calls of the graph that are prepared by
+  // now. `sharing`: those that no other can be prepared beside, or all others.
+  void time_ready(const Graph& graph, bool sharing);
+  // Every call of the graph was timed: no later one changes what its facts say.
+  bool timed(const Graph& graph) const;
   bool times_calls() const { return costs_.kept() && device_work(backend_); }
   const CostTable& costs() const { return costs_; }
 
@@ -98,8 +106,8 @@ class KernelBook {
   bool asked() const { return asked_; }  // about a call that was not known
 
  private:
-  struct Ahead;
-  void list_ahead(const Graph& graph, bool known_too, std::vector<Ahead>& list) const;
+  void list_ahead(const Graph& graph, bool known_too, std::set<std::string>& names,
+                  std::vector<Preparing::Call>& list) const;
   int find(const Graph& graph, const Node& node, const std::string& name);
   void look_up(const Graph& graph, const Node& node, const std::string& name, Call& call);
   std::shared_ptr<Kernel> make(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
@@ -111,6 +119,7 @@ class KernelBook {
   std::vector<Call> calls_;
   std::map<std::string, std::weak_ptr<Kernel>> living_;
   std::map<std::string, std::shared_ptr<Kernel>> kept_;  // of devices alone
+  std::unique_ptr<Preparing> preparing_;                 // of what will be kept
   std::map<std::string, Known> known_;
   bool only_known_ = false, asked_ = false;
   std::unique_ptr<CallTimer> timer_;

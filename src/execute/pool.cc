@@ -1,11 +1,11 @@
 #include "execute/pool.h"
 
 #include <algorithm>
-#include <future>
 #include <map>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/side_by_side.h"
 #include "plan/bands.h"
 #include "plan/graph_problem.h"
 #include "plan/split.h"
@@ -47,27 +47,13 @@ class PoolMaker {
     const bool search = worth_search(split);
     std::vector<Candidate> candidates = memo_.search(made.problem, recompute_ && search);
     if (copies_ && search) append(candidates, memo_.search_away(leaving, recompute_));
-    for (const Candidate& candidate : candidates) {
-      PoolEntry entry = entry_of(candidate);
+    add_entries(candidates, [&](const Candidate& candidate, PoolEntry& entry) {
       entry.arena = layout_.bytes + candidate.bytes;
       add_work(whole_, facts, made, *lower(made.problem, candidate.drops), 1, entry.ms,
                entry.recomputed);
       entry.ms += entry.waits_ms;
-      pool_.entries.push_back(std::move(entry));
-    }
+    });
     pool_.splits.push_back(std::move(split));
-  }
-
-  // Searches the body of a split beside what follows, which will ask for it.
-  void search_ahead(int64_t trips) {
-    if (!recompute_ || most_) return;
-    const Graph graph = split_batch(whole_, trips);
-    const Loop& loop = graph.loops[0];
-    const GraphFacts facts = book_.facts(graph);
-    Problem body =
-        make_problem(loop.body, facts.loops[0].nodes, book_.backend().alignment(), &loop).problem;
-    Problem leaving = with_copies(body);
-    memo_.search_ahead(std::move(body), std::move(leaving));
   }
 
   // Bodies of all splits are the same nodes over other sizes: what one search found is tried on the
@@ -97,26 +83,24 @@ class PoolMaker {
     const auto at = std::find_if(order.begin(), order.end(), [&](int n) {
       return graph.nodes[index(outer.node_of[index(n)])].loop >= 0;
     });
-    Problem::Node& node = outer.problem.nodes[index(*at)];
     const Problem leaving = with_copies(body.problem);
-    node.workspace = memo_.bound(leaving);
+    outer.problem.nodes[index(*at)].workspace = memo_.bound(leaving);
     split.floor = layout_.bytes + lower_bound(with_copies(outer.problem));
     base_order(body.problem);
     const bool search = worth_search(split);
     const std::vector<Candidate> candidates =
         candidates_of(body.problem, leaving, search, borrowed);
-    for (const Candidate& candidate : candidates) {
-      PoolEntry entry = entry_of(candidate);
+    add_entries(candidates, [&](const Candidate& candidate, PoolEntry& entry) {
       entry.split = trips;
       entry.bands = bands;
-      node.workspace = candidate.bytes;
-      entry.arena = layout_.bytes + height_of(outer.problem, order);
+      Problem around = outer.problem;
+      around.nodes[index(*at)].workspace = candidate.bytes;
+      entry.arena = layout_.bytes + height_of(around, order);
       add_work(graph, facts, outer, order, 1, entry.ms, entry.recomputed);
       add_work(loop.body, facts.loops[0], body, *lower(body.problem, candidate.drops), trips,
                entry.ms, entry.recomputed);
       entry.ms += entry.waits_ms * static_cast<double>(trips);
-      pool_.entries.push_back(std::move(entry));
-    }
+    });
     pool_.splits.push_back(std::move(split));
   }
 
@@ -144,12 +128,20 @@ class PoolMaker {
     return candidates;
   }
 
-  static PoolEntry entry_of(const Candidate& candidate) {
-    return {.drops = candidate.drops,
-            .recomputed = {},
-            .stays = candidate.stays,
-            .away = candidate.away,
-            .waits_ms = candidate.waits_ms};
+  // One for each, which `fill` completes.
+  void add_entries(const std::vector<Candidate>& candidates,
+                   const std::function<void(const Candidate&, PoolEntry&)>& fill) {
+    std::vector<PoolEntry> entries(candidates.size());
+    side_by_side(candidates.size(), memo_.threads(), [&](size_t c) {
+      const Candidate& candidate = candidates[c];
+      entries[c] = {.drops = candidate.drops,
+                    .recomputed = {},
+                    .stays = candidate.stays,
+                    .away = candidate.away,
+                    .waits_ms = candidate.waits_ms};
+      fill(candidate, entries[c]);
+    });
+    for (PoolEntry& entry : entries) pool_.entries.push_back(std::move(entry));
   }
   static void append(std::vector<Candidate>& list, const std::vector<Candidate>& more) {
     list.insert(list.end(), more.begin(), more.end());
@@ -172,10 +164,10 @@ class PoolMaker {
       borrowed.push_back(found[count > 1 ? i * (found.size() - 1) / (count - 1) : 0].drops);
   }
 
-  static std::vector<Candidate> try_on(const Problem& problem, const std::vector<Drops>& borrowed) {
+  std::vector<Candidate> try_on(const Problem& problem, const std::vector<Drops>& borrowed) const {
     std::vector<Candidate> list;
-    for (const Drops& drops : borrowed)
-      if (auto candidate = try_drops(problem, drops)) list.push_back(std::move(*candidate));
+    for (std::optional<Candidate>& candidate : try_each(problem, borrowed, memo_.threads()))
+      if (candidate) list.push_back(std::move(*candidate));
     return list;
   }
 
@@ -257,7 +249,7 @@ const std::vector<Candidate>& SearchMemo::search(const Problem& problem, bool re
     begun_.erase(begun);
     found = std::move(both.stay);
   } else if (recompute) {
-    found = pl::search(problem, {.bound = bound(problem)});
+    found = pl::search(problem, {.bound = bound(problem), .threads = threads_});
   } else {
     found.push_back({.bytes = height_of(problem, base_order(problem))});
   }
@@ -269,7 +261,8 @@ const std::vector<Candidate>& SearchMemo::search_away(const Problem& problem, bo
   if (const auto at = found_.find(key); at != found_.end()) return at->second;
   Problem stay = problem;
   stay.copies = {};
-  std::vector<Candidate> found = pl::search_away(problem, search(stay, recompute), recompute);
+  std::vector<Candidate> found =
+      pl::search_away(problem, search(stay, recompute), recompute, threads_);
   return found_.emplace(key, std::move(found)).first->second;
 }
 
@@ -278,14 +271,17 @@ void SearchMemo::search_ahead(Problem problem, Problem leaving) {
   if (found_.contains(key) || begun_.contains(key)) return;
   const bool away = leaving.copies.room > 0;
   const Bytes least = bound(problem);
-  begun_[key] = {away ? "away r" + describe(leaving) : "",
-                 std::async(std::launch::async, [problem = std::move(problem),
-                                                 leaving = std::move(leaving), least, away] {
-                   Found found{pl::search(problem, {.bound = least}), {}};
-                   if (away) found.away = pl::search_away(leaving, found.stay, true);
-                   return found;
-                 })};
+  begun_[key] = {
+      away ? "away r" + describe(leaving) : "",
+      std::async(std::launch::async, [problem = std::move(problem), leaving = std::move(leaving),
+                                      least, away, threads = threads_] {
+        Found found{pl::search(problem, {.bound = least, .threads = threads}), {}};
+        if (away) found.away = pl::search_away(leaving, found.stay, true, threads);
+        return found;
+      })};
 }
+
+void SearchMemo::forget() { *this = SearchMemo(threads_); }
 
 Bytes SearchMemo::bound(const Problem& problem) {
   const auto [at, fresh] = bounds_.emplace(describe(problem), 0);
@@ -322,6 +318,21 @@ void add_choices_of_bands(PoolMaker& maker, const Graph& whole, bool finest) {
 
 }  // namespace
 
+void search_ahead(const Graph& graph, KernelBook& book, SearchMemo& memo,
+                  const Switches& switches) {
+  if (!switches.recompute) return;
+  const Bytes alignment = book.backend().alignment();
+  const GraphFacts facts = book.facts(graph);
+  Problem problem = graph.loops.empty() ? make_problem(graph, facts.nodes, alignment).problem
+                                        : make_problem(graph.loops[0].body, facts.loops[0].nodes,
+                                                       alignment, &graph.loops[0])
+                                              .problem;
+  if (!lower(problem, {})) return;  // make_pool says why
+  Problem leaving = problem;
+  if (switches.away > 0) leaving.copies = device_copies(switches.away);
+  memo.search_ahead(std::move(problem), std::move(leaving));
+}
+
 Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const VariableLayout& layout,
                const Switches& switches, const QuickLook& quick) {
   PoolMaker maker(whole, book, memo, layout, switches, quick.most);
@@ -332,8 +343,10 @@ Pool make_pool(const Graph& whole, KernelBook& book, SearchMemo& memo, const Var
   const std::vector<int64_t> choices =
       quick.only.empty() ? split_choices(samples_of(whole)) : quick.only;
   // The two long searches side by side, on a device: its bill has no memory of the host.
-  if (!switches.split && !book.backend().on_host() && !choices.empty() && choices.back() > 1) try {
-      maker.search_ahead(choices.back());
+  if (!switches.split && !quick.most && !book.backend().on_host() && !choices.empty() &&
+      choices.back() > 1)
+    try {
+      search_ahead(split_batch(whole, choices.back()), book, memo, switches);
     } catch (const UserError&) {  // told below
     }
   maker.add_whole();

@@ -57,6 +57,10 @@ struct Pool {
 // Remembers what searches found, since the same micro-batch turns up in many pools.
 class SearchMemo {
  public:
+  // `threads`: that a search may use; what it finds is the same.
+  explicit SearchMemo(size_t threads = 1) : threads_(threads) {}
+  size_t threads() const { return threads_; }
+  void forget();
   const std::vector<Candidate>& search(const Problem& problem, bool recompute);
   // Where the problem has copies: further ones, in which values leave.
   const std::vector<Candidate>& search_away(const Problem& problem, bool recompute);
@@ -72,6 +76,7 @@ class SearchMemo {
     std::string away;  // key of what leaves; empty: nothing may
     std::future<Found> found;
   };
+  size_t threads_;
   std::map<std::string, Begun> begun_;
   std::map<std::string, std::vector<Candidate>> found_;
   std::map<std::string, Bytes> bounds_;
@@ -82,6 +87,11 @@ struct QuickLook {
   std::vector<int64_t> only;  // splits (empty: all that divide the batch and serve)
   std::optional<Bytes> most;  // what cannot be smaller is not searched
 };
+
+// Begins the long search of a step, or of a split one's body, on a thread of its own: make_pool
+// will ask for it. Worth it where no call that is timed later changes the facts
+// (KernelBook::timed).
+void search_ahead(const Graph& graph, KernelBook& book, SearchMemo& memo, const Switches& switches);
 
 // `whole` is a traced step behind its passes. Throws UserError when a split is asked for that
 // cannot be.

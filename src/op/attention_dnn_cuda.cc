@@ -118,8 +118,24 @@ class AttentionDnn final : public Kernel {
   DnnGraph graph_;
 };
 
-// Deterministic gradients take 25 MiB a sample of 12 heads and 1,024 positions.
 constexpr Bytes kMostAttentionWorkspace = 512 * kMiB;
+
+// Deterministic gradients sum dq of every 128 keys apart: 25 MiB a sample of 12 heads and 1,024
+// positions of 64. Known beforehand, since the library says it of plans that took it a tenth of a
+// second alone.
+Bytes expected_workspace(const AttentionForm& f, bool summed_apart) {
+  constexpr Dim kKeys = 128;
+  const Dim sums = f.batch * f.heads * f.queries * f.size * static_cast<Dim>(sizeof(float));
+  return summed_apart ? sums * ((f.keys + kKeys - 1) / kKeys) : sums;
+}
+
+// The fewest pieces, from `least` on, for which so much workspace is little enough.
+Dim pieces_for(Dim batch, Bytes workspace, Dim least) {
+  Dim pieces = least;
+  while (pieces < batch && (batch % pieces != 0 || workspace / pieces > kMostAttentionWorkspace))
+    ++pieces;
+  return pieces;
+}
 
 std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient) {
   const AttentionForm f = attention_form(call.in, call.attrs);
@@ -130,15 +146,14 @@ std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient)
     return nullptr;
   CudaBackend& backend = backend_of(call);
   const bool apart = call.attrs.integer("apart", 0) != 0;
-  auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, 1, apart);
-  if (!kernel->prepare(backend.deterministic())) return nullptr;
-  if (kernel->workspace_bytes <= kMostAttentionWorkspace) return kernel;
-  Dim pieces = 2;
-  while (pieces < f.batch &&
-         (f.batch % pieces != 0 || kernel->workspace_bytes / pieces > kMostAttentionWorkspace))
-    ++pieces;
+  const bool deterministic = backend.deterministic();
+  Dim pieces = gradient ? pieces_for(f.batch, expected_workspace(f, deterministic), 1) : Dim{1};
+  auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces, apart);
+  if (!kernel->prepare(deterministic)) return nullptr;
+  if (kernel->workspace_bytes <= kMostAttentionWorkspace || pieces == f.batch) return kernel;
+  pieces = pieces_for(f.batch, kernel->workspace_bytes * pieces, pieces + 1);
   kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces, apart);
-  return kernel->prepare(backend.deterministic()) ? std::move(kernel) : nullptr;
+  return kernel->prepare(deterministic) ? std::move(kernel) : nullptr;
 }
 
 }  // namespace

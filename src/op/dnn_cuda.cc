@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "backend/cuda/cuda_libraries.h"
+#include "backend/cuda/handle_lock.h"
 #include "op/cuda/dnn_graph.h"
 #include "op/cuda/kernel-inl.h"
 
@@ -33,19 +34,11 @@ cudnnHandle_t handle_of(CudaBackend& backend) {
   return handle;
 }
 
-// Plans are built by one thread at a time: they share the handle. A second handle is faster, but
-// takes 8 MiB of the device that a bill has or has not, by how the threads met.
-std::shared_ptr<std::mutex> building_of(CudaBackend& backend) {
-  return std::static_pointer_cast<std::mutex>(
-      backend.shared("cudnn building", [] { return std::make_shared<std::mutex>(); }));
-}
-
 }  // namespace
 
 struct DnnGraph::State {
   CudaBackend& backend;
   cudnnHandle_t handle;
-  std::shared_ptr<std::mutex> building;
   fe::graph::Graph graph = {};
   std::unordered_map<int64_t, void*> pointers = {};
   Bytes workspace = 0;
@@ -70,8 +63,7 @@ struct DnnGraph::State {
 };
 
 DnnGraph::DnnGraph(CudaBackend& backend)
-    : state_(new State{
-          .backend = backend, .handle = handle_of(backend), .building = building_of(backend)}) {
+    : state_(new State{.backend = backend, .handle = handle_of(backend)}) {
   state_->graph.set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
 }
@@ -129,9 +121,11 @@ void DnnGraph::convolution(ConvKind kind, const DnnTensor& x, const DnnTensor& w
   }
 }
 
+// Plans are built by one thread at a time: they share the handle. A second handle is faster, but
+// takes 8 MiB of the device that a bill has or has not, by how the threads met.
 bool DnnGraph::build(bool exact, int64_t most_workspace) {
   State& s = *state_;
-  const std::lock_guard building(*s.building);
+  const std::lock_guard building(s.backend.dnn_lock());
   if (s.graph.validate().is_bad() || s.graph.build_operation_graph(s.handle).is_bad() ||
       s.graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
     return false;

@@ -139,6 +139,7 @@ struct Candidate {
 struct SearchOptions {
   int effort = 1;              // a finer ladder; never a clock
   std::optional<Bytes> bound;  // lower_bound of the problem, where it is known already
+  size_t threads = 1;          // that find addresses: what they find is the same
 };
 
 // All plans worth having, bytes descending and time ascending; the first drops nothing, unless
@@ -149,9 +150,12 @@ std::vector<Candidate> search(const Problem& problem, const SearchOptions& optio
 // Further plans, in which values leave; `without` are those that do without. `again`: values may
 // also be computed again.
 std::vector<Candidate> search_away(const Problem& problem, const std::vector<Candidate>& without,
-                                   bool again);
+                                   bool again, size_t threads = 1);
 
 // These drops as a plan, with addresses; nothing where they are not possible or stays find no room.
 std::optional<Candidate> try_drops(const Problem& problem, const Drops& drops);
+// Each of a list of them, in its place.
+std::vector<std::optional<Candidate>> try_each(const Problem& problem, std::span<const Drops> list,
+                                               size_t threads = 1);
 
 }  // namespace pl

@@ -159,7 +159,7 @@ void Session::start_device() {
 
 void Session::start() {
   find_iterations();
-  plan_.memory->memo = {};  // some hundred KiB of plans that were not chosen
+  plan_.memory->memo.forget();  // some hundred KiB of plans that were not chosen
   if (plan_.eager) {
     release_code_pages();
     eager_ = std::make_unique<EagerSteps>(plan_, variables_);

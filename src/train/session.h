@@ -21,7 +21,7 @@ namespace pl {
 struct PlanMemory {
   // Without costs: nominal ones.
   explicit PlanMemory(Backend& backend) : PlanMemory(backend, CostTable(backend)) {}
-  PlanMemory(Backend& backend, const CostTable& costs) : book(backend, costs) {}
+  PlanMemory(Backend& backend, const CostTable& costs);
   KernelBook book;
   SearchMemo memo;
   std::optional<Bytes> device_held;  // before anything was reserved there

@@ -10,6 +10,7 @@
 #include "backend/cuda/add_words.h"
 #include "backend/cuda/cuda_libraries.h"
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/handle_lock.h"
 #include "backend/cuda/stay_copies.h"
 #include "base/error.h"
 
@@ -97,6 +98,7 @@ struct CudaBackend::State {
   cudaEvent_t begin = nullptr, end = nullptr;  // of time_ms
   cublasLtHandle_t blas = nullptr;
   DnnHandle dnn;
+  HandleLock dnn_lock;  // of its handle
   CudaLibraries libraries;
   std::unique_ptr<StayCopies> stays;
   std::mutex mutex;  // of the handles above
@@ -315,6 +317,18 @@ void* CudaBackend::dnn() const {
   const std::lock_guard lock(s.mutex);
   if (!s.dnn.handle) s.dnn = make_dnn(library, s.stream);
   return s.dnn.handle;
+}
+
+HandleLock& CudaBackend::dnn_lock() const { return state_->dnn_lock; }
+
+// A kernel names the library whose handle it runs with; that of cuBLASLt is for all threads.
+bool CudaBackend::shares(const Kernel& kernel) const { return kernel.library == "cudnn"; }
+
+std::shared_ptr<void> CudaBackend::alone_with(const Kernel& kernel) {
+  if (!shares(kernel)) return nullptr;
+  HandleLock& lock = state_->dnn_lock;
+  lock.lock_first();
+  return {&lock, [](void* held) { static_cast<HandleLock*>(held)->unlock(); }};
 }
 
 CudaLibraries& CudaBackend::libraries() const { return state_->libraries; }

@@ -13,6 +13,7 @@ struct CUstream_st;
 namespace pl {
 
 class CudaLibraries;  // cuda_libraries.h
+class HandleLock;     // handle_lock.h
 
 class CudaBackend final : public Backend, public DeviceWork {
  public:
@@ -40,7 +41,9 @@ class CudaBackend final : public Backend, public DeviceWork {
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
   double time_ms(const std::function<void()>& work) override;
   void use() const override;
-  size_t preparing_threads() const override { return 8; }
+  size_t preparing_threads() const override { return 16; }
+  bool shares(const Kernel& kernel) const override;
+  std::shared_ptr<void> alone_with(const Kernel& kernel) override;
   void copy_beside(void* to, const void* from, Bytes bytes) override;
   void wait_for_copies() override;
   void copies_wait() override;
@@ -59,6 +62,7 @@ class CudaBackend final : public Backend, public DeviceWork {
   // Handles of libraries, made on first use: cublasLtHandle_t, cudnnHandle_t (on the stream).
   void* blas_lt() const;
   void* dnn() const;
+  HandleLock& dnn_lock() const;  // of that handle
   CudaLibraries& libraries() const;
   // What kernels of this device share under a name, such as code that was loaded: made by the first
   // who asks, and gone with the last who holds it.

@@ -117,6 +117,7 @@ void CudaLibraries::open_ahead() {
          {"libcudnn_graph.so.9", "libcudnn_heuristic.so.9",
           "libcudnn_engines_runtime_compiled.so.9", "libcudnn_engines_precompiled.so.9"})
       open_first({part});
+    nvrtc();                       // which it compiles attention with
   } catch (const BackendError&) {  // told where it is needed
   }
 }

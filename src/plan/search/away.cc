@@ -72,7 +72,7 @@ class AwaySearch {
 }  // namespace
 
 std::vector<Candidate> search_away(const Problem& problem, const std::vector<Candidate>& without,
-                                   bool again) {
+                                   bool again, size_t threads) {
   const auto nodes = static_cast<int>(problem.nodes.size());
   Space space(problem, lower_bound(problem),
               static_cast<int64_t>(kEffort * static_cast<double>(effort_for(nodes, 1))));
@@ -95,15 +95,19 @@ std::vector<Candidate> search_away(const Problem& problem, const std::vector<Can
     AwaySearch(space, share).relieve(entries[entries.size() - 1 - at]);
   }
   improve(space, 1.0);
+  const std::vector<Choice> choices = thin(space.pool.entries(), problem.nodes.size());
+  std::vector<Drops> drops;
+  for (const Choice& choice : choices) {
+    drops.push_back(choice.drops);
+    std::sort(drops.back().begin(), drops.back().end());
+  }
   std::vector<Candidate> result;
-  for (const Choice& choice : thin(space.pool.entries(), problem.nodes.size())) {
-    Drops drops = choice.drops;
-    std::sort(drops.begin(), drops.end());
-    std::optional<Candidate> candidate = try_drops(problem, drops);
-    if (!candidate || candidate->stays.empty()) continue;
-    candidate->peak = choice.score.peak;
-    if (result.empty() || candidate->bytes < result.back().bytes)
-      result.push_back(std::move(*candidate));
+  std::vector<std::optional<Candidate>> tried = try_each(problem, drops, threads);
+  for (size_t c = 0; c < choices.size(); ++c) {
+    if (!tried[c] || tried[c]->stays.empty()) continue;
+    tried[c]->peak = choices[c].score.peak;
+    if (result.empty() || tried[c]->bytes < result.back().bytes)
+      result.push_back(std::move(*tried[c]));
   }
   return result;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/side_by_side.h"
 #include "plan/search/engines.h"
 
 namespace pl {
@@ -49,46 +50,61 @@ std::vector<Choice> thin(const std::vector<Choice>& entries, size_t nodes) {
   return kept;
 }
 
-namespace {
-
-Candidate with_addresses(const Problem& problem, Space& space, const Choice& choice) {
-  Candidate candidate{.drops = choice.drops, .peak = choice.score.peak, .ms = choice.score.ms};
-  std::sort(candidate.drops.begin(), candidate.drops.end());
-  candidate.bytes = height_of(problem, space.steps(choice));
-  return candidate;
-}
-
-}  // namespace
-
 std::vector<Candidate> search(const Problem& problem, const SearchOptions& options) {
   Space space(problem, options.bound ? *options.bound : lower_bound(problem),
               effort_for(static_cast<int>(problem.nodes.size()), options.effort));
   Choice nothing_dropped;
   space.score(nothing_dropped, 0);
   for (const Engine& engine : kEngines) engine.run(space, engine.share);
+  const std::vector<Choice> choices = thin(space.pool.entries(), problem.nodes.size());
+  std::vector<std::vector<int>> steps;
+  for (const Choice& choice : choices) steps.push_back(space.steps(choice));
+  std::vector<Bytes> bytes(choices.size());
+  side_by_side(choices.size(), options.threads,
+               [&](size_t c) { bytes[c] = height_of(problem, steps[c]); });
   std::vector<Candidate> result;
-  for (const Choice& choice : thin(space.pool.entries(), problem.nodes.size())) {
-    Candidate candidate = with_addresses(problem, space, choice);
+  for (size_t c = 0; c < choices.size(); ++c) {
+    const Choice& choice = choices[c];
     // Bytes after addresses may not follow the peaks; time ascends, so that only bytes decide.
-    if (result.empty() || candidate.bytes < result.back().bytes)
-      result.push_back(std::move(candidate));
+    if (!result.empty() && bytes[c] >= result.back().bytes) continue;
+    result.push_back({.drops = choice.drops,
+                      .bytes = bytes[c],
+                      .peak = choice.score.peak,
+                      .ms = choice.score.ms});
+    std::sort(result.back().drops.begin(), result.back().drops.end());
   }
   return result;
 }
 
 std::optional<Candidate> try_drops(const Problem& problem, const Drops& drops) {
-  const auto steps = lower(problem, drops);
-  if (!steps) return std::nullopt;
-  Candidate candidate{.drops = drops, .stays = schedule(problem, drops, *steps)};
-  const int count = static_cast<int>(steps->size());
+  const Flat flat(problem);
+  Scorer scorer(flat);
+  Drops placed = drops;
+  std::sort(placed.begin(), placed.end(), by_place);
+  std::vector<int> steps;
+  if (!scorer.lower(placed, steps)) return std::nullopt;
+  Candidate candidate{.drops = drops};
+  scorer.schedule(placed, steps, candidate.stays);
   std::vector<ByteOffset> places;
-  candidate.away = assign_stays(problem, candidate.stays, count, places);
+  candidate.away = assign_stays(problem, candidate.stays, static_cast<int>(steps.size()), places);
   if (candidate.away > problem.copies.room) return std::nullopt;
-  const std::vector<int> marked = with_marks(problem, *steps, candidate.stays);
+  candidate.ms = scorer.time(steps, candidate.stays);
+  if (candidate.stays.empty()) {
+    candidate.bytes = height_of(problem, steps);
+    return candidate;
+  }
+  candidate.waits_ms = std::max(0.0, candidate.ms - scorer.time(steps, {}));
+  std::vector<int> marked;
+  put_marks(flat, steps, candidate.stays, marked);
   candidate.bytes = height_of(problem, marked);
-  candidate.ms = time_of(problem, *steps, candidate.stays);
-  candidate.waits_ms = std::max(0.0, candidate.ms - time_of(problem, *steps, {}));
   return candidate;
+}
+
+std::vector<std::optional<Candidate>> try_each(const Problem& problem, std::span<const Drops> list,
+                                               size_t threads) {
+  std::vector<std::optional<Candidate>> tried(list.size());
+  side_by_side(list.size(), threads, [&](size_t i) { tried[i] = try_drops(problem, list[i]); });
+  return tried;
 }
 
 }  // namespace pl

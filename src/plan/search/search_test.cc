@@ -51,6 +51,28 @@ TEST(Search, OfRandomProblemsGivesSoundPools) {
   EXPECT_GT(plans, 1500u);
 }
 
+TEST(Search, FindsTheSameOnManyThreads) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Numbers numbers(seed);
+    Problem problem = random_problem(numbers, 24);
+    const auto one = search(problem), many = search(problem, {.threads = 4});
+    problem.copies = {.bytes_per_ms = 1, .least = 1, .room = 1 << 20};
+    const auto away = search_away(problem, one, true);
+    const auto away_of_many = search_away(problem, many, true, 4);
+    auto expect_equal = [](const std::vector<Candidate>& a, const std::vector<Candidate>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      for (size_t i = 0; i < a.size(); ++i) {
+        EXPECT_EQ(a[i].drops, b[i].drops);
+        EXPECT_EQ(a[i].bytes, b[i].bytes);
+        EXPECT_EQ(a[i].ms, b[i].ms);
+        EXPECT_EQ(a[i].stays, b[i].stays);
+      }
+    };
+    expect_equal(one, many);
+    expect_equal(away, away_of_many);
+  }
+}
+
 // Checkpointing by hand: no entry reads a copy that was released.
 TEST(Search, ObeysReleases) {
   int problems = 0, repeated = 0;
