@@ -34,7 +34,7 @@
 #include "train/model.h"           // Model, Sequential, compile, fit, evaluate, predict
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
 #include "train/random.h"          // random::normal, random::uniform, ...
-#include "train/trackers.h"        // metrics::Mean, metrics::Sum
+#include "train/trackers.h"        // metrics::Mean, metrics::Sum, metrics::Tracked
 
 // Input pipelines.
 #include "data/image/augment.h"            // random_crop, color_jitter, mixup, ...

@@ -1,6 +1,7 @@
 // Constraints, with Keras's names and formulas: what is done to a weight behind each update.
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct MaxNormOptions {
   std::vector<int64_t> axis = {0};
 };
 std::string MaxNorm(MaxNormOptions options = {});
+// MaxNorm(2): a template, so that {} is the options' default.
+template <std::convertible_to<double> Number>
+std::string MaxNorm(Number max_value) {
+  return MaxNorm(MaxNormOptions{.max_value = static_cast<double>(max_value)});
+}
 std::string NonNeg();
 std::string UnitNorm(std::vector<int64_t> axis = {0});
 struct MinMaxNormOptions {

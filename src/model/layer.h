@@ -171,8 +171,10 @@ class Layer {
   int64_t parameters() const;                                         // elements of its own weights
 
  protected:
-  void add_weight(std::string name, Shape shape, std::string initializer, bool trainable = true) {
-    weights_.push_back({std::move(name), std::move(shape), std::move(initializer), trainable});
+  // A template, so that {.initializer = ..., .regularizer = ...} means the rules below.
+  template <std::convertible_to<std::string> Text>
+  void add_weight(std::string name, Shape shape, const Text& initializer, bool trainable = true) {
+    weights_.push_back({std::move(name), std::move(shape), initializer, trainable});
   }
   void add_weight(std::string name, Shape shape, const WeightRules& rules) {
     add_weight(std::move(name), std::move(shape), rules.initializer);

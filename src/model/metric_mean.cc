@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "model/loss_formulas.h"
+#include "model/losses.h"
 #include "model/metrics.h"
 #include "op/functions.h"
 
@@ -152,6 +153,37 @@ Metric of_loss(const Loss& loss, std::string name) {
         const LossResult result = loss_values(loss, y, p);
         return result.mask.defined() ? multiply(result.values, result.mask) : result.values;
       });
+}
+
+Metric MeanSquaredError(std::string name) {
+  return of_loss(losses::MeanSquaredError(), std::move(name));
+}
+Metric MeanAbsoluteError(std::string name) {
+  return of_loss(losses::MeanAbsoluteError(), std::move(name));
+}
+Metric MeanAbsolutePercentageError(std::string name) {
+  return of_loss(losses::MeanAbsolutePercentageError(), std::move(name));
+}
+Metric MeanSquaredLogarithmicError(std::string name) {
+  return of_loss(losses::MeanSquaredLogarithmicError(), std::move(name));
+}
+Metric LogCoshError(std::string name) { return of_loss(losses::LogCosh(), std::move(name)); }
+Metric KLDivergence(std::string name) { return of_loss(losses::KLDivergence(), std::move(name)); }
+Metric Poisson(std::string name) { return of_loss(losses::Poisson(), std::move(name)); }
+Metric Hinge(std::string name) { return of_loss(losses::Hinge(), std::move(name)); }
+Metric SquaredHinge(std::string name) { return of_loss(losses::SquaredHinge(), std::move(name)); }
+Metric CategoricalHinge(std::string name) {
+  return of_loss(losses::CategoricalHinge(), std::move(name));
+}
+Metric BinaryCrossentropy(bool from_logits, std::string name) {
+  return of_loss(losses::BinaryCrossentropy({.from_logits = from_logits}), std::move(name));
+}
+Metric CategoricalCrossentropy(bool from_logits, std::string name) {
+  return of_loss(losses::CategoricalCrossentropy({.from_logits = from_logits}), std::move(name));
+}
+Metric SparseCategoricalCrossentropy(bool from_logits, std::string name) {
+  return of_loss(losses::SparseCategoricalCrossentropy({.from_logits = from_logits}),
+                 std::move(name));
 }
 
 }  // namespace pl::metrics

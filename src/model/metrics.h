@@ -23,6 +23,22 @@ Metric PearsonCorrelation(int64_t axis = -1, std::string name = "pearson_correla
 Metric ConcordanceCorrelation(int64_t axis = -1, std::string name = "concordance_correlation");
 // A loss as a metric: losses::MeanSquaredError, KLDivergence, BinaryCrossentropy, Hinge, ...
 Metric of_loss(const Loss& loss, std::string name = "");
+// Losses as metrics; of_loss() takes any other, with its options.
+Metric MeanSquaredError(std::string name = "mean_squared_error");
+Metric MeanAbsoluteError(std::string name = "mean_absolute_error");
+Metric MeanAbsolutePercentageError(std::string name = "mean_absolute_percentage_error");
+Metric MeanSquaredLogarithmicError(std::string name = "mean_squared_logarithmic_error");
+Metric LogCoshError(std::string name = "logcosh");
+Metric KLDivergence(std::string name = "kl_divergence");
+Metric Poisson(std::string name = "poisson");
+Metric Hinge(std::string name = "hinge");
+Metric SquaredHinge(std::string name = "squared_hinge");
+Metric CategoricalHinge(std::string name = "categorical_hinge");
+Metric BinaryCrossentropy(bool from_logits = false, std::string name = "binary_crossentropy");
+Metric CategoricalCrossentropy(bool from_logits = false,
+                               std::string name = "categorical_crossentropy");
+Metric SparseCategoricalCrossentropy(bool from_logits = false,
+                                     std::string name = "sparse_categorical_crossentropy");
 
 // ---- counts at thresholds
 // Predictions above the threshold are positive; class_id: of this class alone. With several

@@ -1,6 +1,7 @@
 #include "trace/backward.h"
 
 #include "base/error.h"
+#include "op/assign.h"
 #include "op/cast.h"
 #include "op/pointwise.h"
 #include "op/recorder.h"
@@ -68,6 +69,8 @@ void Backward::visit(const Trail::Step& step, const Visit& visit) {
     if (depends_[index(step.in[i])]) wanted |= uint64_t{1} << i;
     if (widened_[index(step.in[i])]) widened |= uint64_t{1} << i;
   }
+  // What a variable was given is a constant, as in TensorFlow.
+  if (step.op == &kAssign) return;
   if (!step.op->gradient)
     throw UserError("[gradient] " + visit.path + (visit.path.empty() ? "" : ": ") +
                     "expected an op with a gradient, received " + step.op->name +

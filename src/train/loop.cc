@@ -1,28 +1,24 @@
 #include "train/loop.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <span>
-#include <utility>
 
 #include "base/error.h"
 #include "base/heap_count.h"
 #include "data/shuffle.h"
-#include "train/batch_facts.h"
 #include "train/diagnose.h"
+#include "train/feeder.h"
+#include "train/kernel_timer.h"
+#include "train/log_means.h"
 
 namespace pl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmSteps = 2;  // libraries may still settle in these
 constexpr size_t kTimesKept = 4096;
-constexpr size_t kTimedSteps = 5;  // kernel by kernel, behind the warm ones
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -44,156 +40,6 @@ size_t find_signature(const Session& session, StepKind kind, int64_t batch,
         std::to_string(batch));
   return static_cast<size_t>(at - list.begin());
 }
-
-// Totals over steps: the loss weighted by samples, and the sums of the log's other terms.
-class Means {
- public:
-  Means(const Session& session, StepKind kind)
-      : logs_((kind == StepKind::train ? session.plan().step : session.plan().test).logs) {
-    for (size_t s = 0; s < session.plan().signatures.size(); ++s) {
-      if (session.plan().signatures[s].kind != kind) continue;
-      const Graph& graph = session.plan().prepared[s].graph;
-      for (const LogTerm& term : logs_) {
-        size_t numbers = 1;  // samples
-        for (size_t k = 0; k < term.count; ++k)
-          numbers +=
-              static_cast<size_t>(graph.values[index(graph.keep[term.first + k])].meta.elements());
-        states_.emplace_back(numbers, 0.0);
-      }
-      break;
-    }
-  }
-
-  void reset() {
-    samples = loss_ = 0;
-    for (std::vector<double>& state : states_) std::fill(state.begin(), state.end(), 0.0);
-  }
-  void add(const Session& session, size_t signature, int64_t rows) {
-    const auto count = static_cast<double>(rows);
-    loss_ += kept_scalar(session, signature, 0) * count;
-    samples += count;
-    for (size_t t = 0; t < logs_.size(); ++t) {
-      const LogTerm& term = logs_[t];
-      double* to = states_[t].data();
-      *to++ += count;
-      // A loss is a mean over the step's samples, the others are sums over them.
-      const double factor = term.result ? 1 : count;
-      for (size_t k = 0; k < term.count; ++k)
-        for (double number : KeptNumbers(session, signature, term.first + k))
-          *to++ += number * factor;
-    }
-  }
-  // Between two runs, as LoopPosition::sums.
-  void write_sums(std::vector<double>& sums) const {
-    sums.clear();
-    sums.push_back(samples);
-    sums.push_back(loss_);
-    for (const std::vector<double>& state : states_)
-      sums.insert(sums.end(), state.begin(), state.end());
-  }
-  void read_sums(const std::vector<double>& sums) {
-    size_t wanted = 2;
-    for (const std::vector<double>& state : states_) wanted += state.size();
-    if (sums.size() != wanted)
-      throw DataError("[resume] expected the sums of the loss and " + std::to_string(logs_.size()) +
-                      " metrics, " + std::to_string(wanted) + " numbers, received " +
-                      std::to_string(sums.size()) +
-                      "; a run goes on with the metrics it began with");
-    samples = sums[0];
-    loss_ = sums[1];
-    auto next = sums.begin() + 2;
-    for (std::vector<double>& state : states_)
-      for (double& number : state) number = *next++;
-  }
-  // Of a loss that a step tracks itself (metrics::Mean), what that makes of it.
-  double mean_loss() const { return tracks_loss() ? logs_[0].result(states_[0]) : loss_ / samples; }
-  size_t terms() const { return logs_.size() - (tracks_loss() ? 1 : 0); }
-  void write_terms(std::vector<double>& out) const {
-    const size_t first = tracks_loss() ? 1 : 0;
-    for (size_t t = first; t < logs_.size(); ++t)
-      out[t - first] =
-          logs_[t].result ? logs_[t].result(states_[t]) : states_[t][1] / states_[t][0];
-  }
-
-  double samples = 0;
-
- private:
-  bool tracks_loss() const { return !logs_.empty() && logs_[0].name == "loss"; }
-
-  const std::vector<LogTerm>& logs_;
-  double loss_ = 0;
-  std::vector<std::vector<double>> states_;  // as the log's terms
-};
-
-// Reads samples [begin, begin + rows) of the (shuffled) epoch into the signature's inputs. The
-// source has the time of the step to find the batch behind them.
-class Feeder {
- public:
-  Feeder(int64_t batch, const Source& source) {
-    indices_.resize(static_cast<size_t>(batch));
-    next_.resize(static_cast<size_t>(batch));
-    places_.resize(source.fields().size());
-  }
-
-  void feed(Session& session, size_t signature, Source& source, const Permutation* order,
-            int64_t begin, int64_t rows) {
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-    if (std::exchange(ahead_, {}) == Batch{begin, rows}) return;
-    session.drop_ahead();
-    read(session, signature, source, order, begin, rows);
-  }
-
-  // The same for the step that comes next, while one runs. What goes wrong is told when it is the
-  // step's turn.
-  void feed_ahead(Session& session, size_t signature, Source& source, const Permutation* order,
-                  int64_t begin, int64_t rows) {
-    session.begin_ahead();
-    try {
-      read(session, signature, source, order, begin, rows);
-      session.send_ahead(signature);
-      ahead_ = {begin, rows};
-    } catch (...) {
-      session.drop_ahead();
-      failure_ = std::current_exception();
-    }
-  }
-
-  // Which samples were read last.
-  std::span<const int64_t> samples(int64_t rows) const {
-    return std::span(indices_).first(static_cast<size_t>(rows));
-  }
-
- private:
-  struct Batch {
-    int64_t begin = -1, rows = 0;
-    bool operator==(const Batch&) const = default;
-  };
-
-  void read(Session& session, size_t signature, Source& source, const Permutation* order,
-            int64_t begin, int64_t rows) {
-    list(indices_, order, begin, rows);
-    const bool predicting = session.plan().signatures[signature].kind == StepKind::predict;
-    for (size_t f = 0; f < places_.size(); ++f) {
-      const bool wanted = !predicting || source.fields()[f].role == Role::x;
-      places_[f] = wanted ? session.input(signature, f) : nullptr;
-    }
-    source.read({indices_.data(), static_cast<size_t>(rows)}, places_);
-    if (!predicting) write_facts(session, signature, places_.size());
-    const int64_t more = std::min(rows, source.size() - begin - rows);
-    list(next_, order, begin + rows, more);
-    source.expect({next_.data(), static_cast<size_t>(more)});
-  }
-
-  static void list(std::vector<int64_t>& to, const Permutation* order, int64_t begin,
-                   int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i)
-      to[static_cast<size_t>(i)] = order ? (*order)(begin + i) : begin + i;
-  }
-  std::vector<int64_t> indices_, next_;
-  std::vector<void*> places_;
-  Batch ahead_;  // of the pass that is under way, already with the session
-  std::exception_ptr failure_;
-};
 
 // Runs a step that trains nothing on every batch of the source, in order; then body(signature,
 // rows). Stops early when an observer wants to leave.
@@ -223,35 +69,6 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
     body(signature, rows);
   }
 }
-
-// Times the kernels of a few steps of the first signature.
-class KernelTimer {
- public:
-  KernelTimer(Session& session, bool wanted) {
-    if (wanted) times_.assign(kTimedSteps, StepTimes(session.executor(0).timed_steps()));
-  }
-  // Where the next step's times go; null: it is not timed.
-  StepTimes* next(size_t signature, int64_t steps_before) {
-    if (signature != 0 || steps_before < kWarmSteps || done_ == times_.size()) return nullptr;
-    return &times_[done_++];
-  }
-  // Of each step the second fastest: a median would follow other work on the machine.
-  std::vector<double> typical_ms() const {
-    std::vector<double> ms;
-    if (done_ < kTimedSteps) return ms;
-    for (size_t s = 0; s < times_[0].size(); ++s) {
-      std::array<int64_t, kTimedSteps> runs{};
-      for (size_t r = 0; r < kTimedSteps; ++r) runs[r] = times_[r][s];
-      std::nth_element(runs.begin(), runs.begin() + 1, runs.end());
-      ms.push_back(static_cast<double>(runs[1]) / 1e6);
-    }
-    return ms;
-  }
-
- private:
-  std::vector<StepTimes> times_;
-  size_t done_ = 0;
-};
 
 class Trainer {
  public:
@@ -460,7 +277,7 @@ class Trainer {
   TrainObserver& observer_;
   Feeder feeder_;
   KernelTimer timer_;
-  Means means_;
+  LogMeans means_;
   std::optional<Permutation> order_;  // of the pass over the data that is under way
   int64_t pass_ = 0;
   StepEvent event_;
@@ -507,7 +324,7 @@ LoopResult run_training(Session& session, const LoopOptions& options, Source& tr
 
 Evaluated evaluate(Session& session, Source& source, int64_t batch, TrainObserver* observer,
                    int64_t steps) {
-  Means means(session, StepKind::evaluate);
+  LogMeans means(session, StepKind::evaluate);
   Evaluated result;
   result.metrics.resize(means.terms());
   if (observer) observer->on_test_begin();

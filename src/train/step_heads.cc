@@ -57,6 +57,20 @@ std::string counted(size_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
+// Class numbers and rows of classes are easily taken for each other.
+std::string class_remedy(const Loss& loss, const Shape& prediction, const Shape& y) {
+  if (target_classes(loss, prediction) > 0)
+    return y == prediction ? "; categorical_crossentropy takes rows with a number for each class"
+                           : "";
+  if (!loss.name.starts_with("categorical_crossentropy") || prediction.rank() == 0) return "";
+  std::vector<Dim> dims = prediction.dims();
+  dims.pop_back();
+  const Shape numbers(std::move(dims));
+  return match_trailing_one(y, numbers) == numbers
+             ? "; sparse_categorical_crossentropy takes class numbers"
+             : "";
+}
+
 void check_target(const Network& network, size_t output, const Head& head, const Meta& y,
                   Dtype dtype) {
   if (!head.loss) return;
@@ -71,7 +85,8 @@ void check_target(const Network& network, size_t output, const Head& head, const
   const std::string of =
       network.output_shapes().size() > 1 ? " for output " + network.output_names()[output] : "";
   throw UserError("[fit] " + head.loss->name + ": expected targets of " + target->text() +
-                  " per sample" + of + ", received " + y.text());
+                  " per sample" + of + ", received " + y.text() +
+                  class_remedy(*head.loss, network.output_shapes()[output], y.shape));
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ bool StepScope::keep_tracked(const std::string& name, const Tensor& figure,
                    .first = kept(),
                    .count = own->second.sums.size(),
                    .result = own->second.result});
-  for (const Tensor& sum : own->second.sums) keep_number(name, sum);
+  for (const Tensor& sum : own->second.sums) keep_value(cast(sum, wide(sum.dtype())), name);
   return true;
 }
 

@@ -50,4 +50,35 @@ void Tracker::reset_state() {
   total_ = count_ = Tensor();
 }
 
+void Tracked::update_state(const Tensor& y_true, const Tensor& y_pred,
+                           const Tensor& sample_weight) {
+  StepScope* step = StepScope::current();
+  if (!step) return values_.update_state(y_true, y_pred, sample_weight);
+  if (step_ != step->serial()) sums_.clear();  // of a step that is over
+  step_ = step->serial();
+  const Tensor p = ops::cast(y_pred, wide(y_pred.dtype()));
+  const Tensors sums = metric_.sums(y_true, p, sample_weight);
+  if (!sums_.empty())
+    throw UserError(
+        "[update_state] " + name() +
+        ": expected one call in a step, received another one; put the samples together");
+  sums_ = sums;
+}
+
+Tensor Tracked::result() const {
+  StepScope* step = StepScope::current();
+  if (!step) return constant(values_.result());
+  if (step->serial() != step_)
+    throw UserError("[result] " + name() +
+                    ": expected update_state() in this step before, received no call of it");
+  const Tensor figure = ops::sum(sums_[0]) * 1.0;
+  step->track(figure, sums_, metric_.result);
+  return figure;
+}
+
+void Tracked::reset_state() {
+  values_.reset_state();
+  sums_.clear();
+}
+
 }  // namespace pl::metrics

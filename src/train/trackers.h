@@ -1,5 +1,5 @@
-// metrics::Mean and metrics::Sum: Keras's trackers of numbers that a train_step of one's own, or a
-// loop of one's own, computes.
+// metrics::Mean, metrics::Sum and metrics::Tracked: Keras's trackers of numbers that a train_step
+// of one's own, or a loop of one's own, computes.
 //
 //   loss_tracker_.update_state(loss);
 //   return {{"loss", total}, {"penalty", loss_tracker_.result()}};
@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tensor/tensor.h"
+#include "model/metric.h"
 
 namespace pl {
 
@@ -41,6 +41,24 @@ class Mean : public Tracker {
 class Sum : public Tracker {
  public:
   explicit Sum(std::string name = "sum") : Tracker(std::move(name), false) {}
+};
+
+// Any metric as a tracker: metrics::Tracked mae_{metrics::MeanAbsoluteError()}. In a step result()
+// stands for it among the figures, and the log has what all batches of the epoch make; as a number
+// it is of no use there.
+class Tracked {
+ public:
+  explicit Tracked(Metric metric) : metric_(metric), values_(std::move(metric)) {}
+  void update_state(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {});
+  Tensor result() const;
+  void reset_state();
+  const std::string& name() const { return metric_.name; }
+
+ private:
+  Metric metric_;
+  MetricState values_;  // on values
+  Tensors sums_;        // of this step
+  int64_t step_ = 0;    // whose they are
 };
 
 }  // namespace metrics
