@@ -107,10 +107,11 @@ class FakeDevice final : public Backend, public DeviceWork {
     Backend::add_words(to, from, add);
   }
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override {
-    if (bytes > free())
+    if (bytes > free() || (refusals > 0 && refusals-- > 0))
       throw DoesNotFit("[memory] expected " + format_bytes(bytes) + ", received none");
     return std::make_unique<FakeMemory>(bytes);
   }
+  double most_timing_ms() const override { return 1e9; }  // slow as it is
   double time_ms(const std::function<void()>& work) override {
     work();
     return ++runs;
@@ -145,6 +146,7 @@ class FakeDevice final : public Backend, public DeviceWork {
   }
   int runs = 0, ahead = 0, sent = 0, alone = 0;
   size_t threads = 1;  // that may prepare kernels
+  int refusals = 0;    // of reservations, from now on
 
  private:
   static constexpr size_t kMostOps = 256;

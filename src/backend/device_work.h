@@ -16,6 +16,8 @@ class DeviceWork {
   // makes some on a thread of its own says which one it is. Calls of a Backend do so themselves.
   virtual void use() const {}
   virtual size_t preparing_threads() const { return 1; }  // that may prepare kernels at a time
+  // Of all calls, when a plan is searched for; the rest is estimated by those that were timed.
+  virtual double most_timing_ms() const { return 1500; }
   // Whether the kernel runs with what those who prepare others need too. As long as the answer to
   // alone_with() lives it is this thread's alone: held while such a kernel runs beside them.
   virtual bool shares(const Kernel&) const { return false; }

@@ -11,8 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kMostTiming = 1500;  // of all calls
-constexpr double kShortMs = 0.2;      // shorter calls are timed many at once, as a recording
+constexpr double kShortMs = 0.2;  // shorter calls are timed many at once, as a recording
 constexpr int kMostAtOnce = 16;
 // Other threads prepare kernels meanwhile, and the driver may hold a launch up for them: the least
 // of some runs counts.
@@ -86,7 +85,7 @@ void CallTimer::fill(Bytes bytes) {
 std::optional<double> CallTimer::ms(const Op& op, Kernel& kernel, const Metas& in,
                                     const Metas& out) {
   const Places places = places_of(op, kernel, in, out, backend_.alignment());
-  if (places.end > room_ || spent_ms_ > kMostTiming) return std::nullopt;
+  if (places.end > room_ || spent_ms_ > work_.most_timing_ms()) return std::nullopt;
   const auto alone = work_.alone_with(kernel);
   const auto start = Clock::now();
   if (!memory_ || memory_->bytes() < places.end) {

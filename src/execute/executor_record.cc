@@ -12,8 +12,9 @@ constexpr size_t kWorthRecording = 4;  // steps; fewer are launched one by one
 
 void Executor::record() {
   if (!device_) return;
-  forward_launches_ = record_steps(0, forward_);
-  rest_launches_ = record_steps(forward_, steps_.size());
+  Launches forward = record_steps(0, forward_), rest = record_steps(forward_, steps_.size());
+  forward_launches_ = std::move(forward);  // both or none, where the device has no room for them
+  rest_launches_ = std::move(rest);
 }
 
 // Empty: the device does not record.

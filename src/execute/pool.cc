@@ -309,8 +309,14 @@ void add_choices_of_bands(PoolMaker& maker, const Graph& whole, bool finest) {
   try {
     const ImageStep step = mark_images(whole);
     const std::vector<int64_t> choices = band_choices(step);
-    for (auto count = choices.rbegin(); count != choices.rend(); ++count)
-      if (!finest || count == choices.rbegin()) maker.add_bands(step, *count);
+    bool any = false;
+    std::string refusal;
+    for (auto count = choices.rbegin(); count != choices.rend() && !(finest && any); ++count) try {
+        any = maker.add_bands(step, *count) || any;
+      } catch (const UserError& error) {  // a kernel may know so many bands and no more
+        refusal = error.what();
+      }
+    if (!any) maker.pool().band_refusal = refusal;
   } catch (const UserError& error) {
     maker.pool().band_refusal = error.what();
   }

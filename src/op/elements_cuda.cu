@@ -25,6 +25,7 @@ struct EachCast {
   static Places make_places(void* const* in, void* const* out) {
     return {input<From>(in, 0), output<To>(out, 0)};
   }
+  static bool packed(const Places& places) { return at_packs(places.x, places.y); }
   static const StepParams* params(void* const*) { return nullptr; }
   __device__ void begin() {}
   __device__ void run(const Places& places, int64_t i) const {

@@ -253,6 +253,7 @@ std::unique_ptr<Kernel> gradients_kernel(const PrepareCall& call, int first) {
                   .apart = apart,
                   .ends = {.rows = f.rows}};
     plan.ends.columns = plan.sums() * f.features;
+    backend.use();
     if (!choose_warps<T>(plan)) return nullptr;
     plan.ends.pieces =
         std::min<int64_t>((f.rows + plan.warps - 1) / plan.warps, backend.multiprocessors());

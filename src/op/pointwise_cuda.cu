@@ -250,6 +250,7 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
     return nullptr;
   const int64_t total = shape.elements();
   const bool flat = walk.flat();
+  if (flat) load_code(backend_of(call), reinterpret_cast<const void*>(strided_points<T, 1>));
   // Every pack of the result lies in one run of the last dimension, and so do the operands' packs.
   constexpr int kSize = Pack<T>::kSize;
   bool packs = walk.rank > 0 && walk.sizes[walk.rank - 1] % kSize == 0;
@@ -270,15 +271,15 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
         return;
       }
     }
-    if (flat)
+    if (flat && at_packs(a, b, output<T>(out, 0)))
       flat_points<T><<<launch.blocks(total / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), total);
-    else if (packs)
+    else if (packs && !flat)
       strided_points<T, kSize><<<launch.blocks(total / kSize, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), walk);
     else
       strided_points<T, 1><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
-          point, a, b, output<T>(out, 0), walk);
+          point, a, b ? b : a, output<T>(out, 0), walk);
   });
 }
 

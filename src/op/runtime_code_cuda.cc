@@ -73,6 +73,7 @@ void write_code(const std::string& path, const std::vector<char>& code) {
   {
     std::ofstream file(part, std::ios::binary);
     file.write(code.data(), static_cast<std::streamsize>(code.size()));
+    file.close();
     if (!file) return;
   }
   std::filesystem::rename(part, path, error);
@@ -93,14 +94,19 @@ std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source
       folder.empty() ? ""
                      : folder + "/kernels/" + architecture + "-" + hex16(xxh3(identity)) + ".cubin";
   return std::static_pointer_cast<RuntimeCode>(device.shared("code " + identity, [&] {
-    std::vector<char> code;
-    if (!path.empty()) code = read_code(path);
-    if (code.empty()) {
-      code = translate(api, source, architecture);
-      if (!path.empty()) write_code(path, code);
-    }
-    return std::static_pointer_cast<void>(
-        std::shared_ptr<RuntimeCode>(std::make_shared<Library>(std::move(code))));
+    auto load = [](std::vector<char> code) {
+      return std::static_pointer_cast<void>(
+          std::shared_ptr<RuntimeCode>(std::make_shared<Library>(std::move(code))));
+    };
+    if (std::vector<char> code = path.empty() ? std::vector<char>() : read_code(path);
+        !code.empty())
+      try {
+        return load(std::move(code));
+      } catch (const BackendError&) {  // a damaged file: it is made again
+      }
+    std::vector<char> code = translate(api, source, architecture);
+    if (!path.empty()) write_code(path, code);
+    return load(std::move(code));
   }));
 }
 

@@ -16,6 +16,7 @@ struct DeviceFacts {
   size_t launches = 0;  // of all recorded steps
   Bytes arena = 0;
   Bytes apart = 0;    // of the arena: variables with a reservation of their own
+  Bytes mapped = 0;   // of the host's memory, which kernels reach
   Bytes granule = 1;  // of reservations
 };
 Bytes device_fixed_bytes(const DeviceFacts& facts);

@@ -411,6 +411,43 @@ TEST_F(OnDevice, OptimiserStateLiesOnTheHostWhereTheBudgetAsksForIt) {
   same();
 }
 
+TEST_F(OnDevice, WeightsOutliveADeviceThatHasNoRoomForThem) {
+  const Tensor x = pattern({32, 16}, 1), y = labels(32, 4);
+  Sequential model(Shape{16}, {Dense(8, {.activation = "relu"}), Dense(4)});
+  const auto loss = losses::SparseCategoricalCrossentropy({.from_logits = true});
+  model.compile({.optimizer = SGD(), .loss = loss, .device = kName});
+  model.fit(x, y, {.epochs = 1, .verbose = 0});
+  const Tensors before = model.get_weights();
+  model.compile({.optimizer = Adam(), .loss = loss, .device = kName});
+  // Neither the larger layout nor the old one again: somebody else was quicker.
+  static_cast<test::FakeDevice&>(space_->backend()).refusals = 2;
+  EXPECT_THROW(model.fit(x, y, {.epochs = 1, .verbose = 0}), DoesNotFit);
+  const Tensors after = model.get_weights();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(same_bits(before[i], after[i])) << i;
+  EXPECT_TRUE(std::isfinite(model.evaluate(x, y)["loss"]));
+  model.fit(x, y, {.epochs = 1, .verbose = 0});
+}
+
+TEST_F(OnDevice, KeptPlansMakeRoomForModelsThatCameSince) {
+  const Tensor x = pattern({64, 64}, 1), y = labels(64, 4);
+  auto model_of = [&](int64_t units) {
+    Sequential model(Shape{64}, {Dense(units, {.activation = "tanh"}), Dense(4)});
+    model.compile({.optimizer = SGD(),
+                   .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                   .device = kName});
+    return model;
+  };
+  Sequential model = model_of(512), other = model_of(1 << 16);
+  FitOptions options{.batch_size = 64, .epochs = 1, .verbose = 0};
+  options.memory = model.plan(x, y, options).process + 8 * kMiB;
+  model.fit(x, y, options);
+  other.fit(x, y, {.batch_size = 64, .epochs = 1, .verbose = 0});
+  EXPECT_GT(held(), *options.memory.bytes()) << "of the other one's weights";
+  EXPECT_THROW(model.fit(x, y, options), DoesNotFit);
+  options.memory = held() + 8 * kMiB;
+  model.fit(x, y, options);
+}
+
 class Penalised : public Sequential {
  public:
   Penalised() : Sequential(Shape{4}, {Dense(8, {.activation = "tanh"}), Dense(1)}) {}

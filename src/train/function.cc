@@ -194,7 +194,11 @@ class FunctionRun {
     const Bytes bytes = recording_bytes(executor_->timed_steps());
     if (!memory_->charge(bytes)) return;
     recorded_ = bytes;
-    executor_->record();
+    try {
+      executor_->record();
+    } catch (const BackendError&) {
+      memory_->discharge(std::exchange(recorded_, 0));
+    }
   }
   static std::string name_of(const std::shared_ptr<DeviceSpace>& space) {
     return space ? space->name() : "cpu";

@@ -125,6 +125,9 @@ void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
   if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
+  // Other models took of the device since then.
+  if (plan_ && !backend.on_host() && backend.held() - state_.bytes_on_device() > plan_->outside())
+    plan_.reset();
   if (!plan_) plan_ = plan_for(wanted, options);
   if (!plan_->complete && plan_->process() > system_limit(&backend)) {
     options.all = true;  // the message that follows names the smallest plan
@@ -139,9 +142,10 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   budget_ = budget.bytes(&backend);
   const PlanKey wanted = key(batch_);
   PlanOptions options{.budget = budget_, .switches = needs_.switches, .all = want_max_batch};
-  if (!backend.on_host() && !compiled_.run_eagerly)
-    options.host =
-        needs_.switches.away == kHalfOfHost ? host_room().least() / 2 : needs_.switches.away;
+  if (!backend.on_host() && !compiled_.run_eagerly) {
+    const Bytes room = host_room().least(), wanted = needs_.switches.away;
+    options.host = wanted == kHalfOfHost ? room / 2 : std::min(wanted, room);
+  }
   if (needs_.kind != StepKind::train)
     options.pinned = state_.variables_here() ? state_.variables->pinned_bytes() : 0;
   make_plan(wanted, options, want_max_batch);

@@ -160,6 +160,7 @@ Variables& ModelState::weights(uint64_t seed) {
     return *variables;
   }
   if (variables_on != device) move_variables();
+  variables->pin(variables->pinned_bytes());
   variables->stepped();  // eager code may have written them on the device
   bool copied = false;
   for (size_t i = 0; i < network.weights().size(); ++i) {

@@ -57,8 +57,9 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed,
   } else {
     variables_ = std::make_shared<Variables>(plan_.layout, plan_.arena, backend, plan_.host_bytes);
     if (!weights.valid())
-      weights =
-          std::async(std::launch::async, [&] { return make_weights(plan_.layout, network, seed); });
+      weights = std::async(std::launch::async, [layout = plan_.layout, &network, seed] {
+        return make_weights(layout, network, seed);
+      });
     start();
     for (auto& executor : executors_) executor->warm_up();
     for (auto& executor : executors_) executor->record();

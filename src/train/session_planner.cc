@@ -185,7 +185,7 @@ Bytes SessionPlanner::floor() const {
     std::optional<Bytes> least;
     for (const PoolSplit& split : pool.splits) {
       const Bytes bytes =
-          split.floor + footprint_of(split.bill, split.floor, split.bill.nodes, 0).fixed;
+          split.floor + footprint_of(split.bill, split.floor, split.bill.nodes).fixed;
       least = std::min(least.value_or(bytes), bytes);
     }
     most = std::max(most, least.value_or(0));
@@ -226,14 +226,14 @@ void SessionPlanner::fill(SessionPoint& point) const {
   const size_t launches =
       bill.nodes + copies +
       static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
-  const Footprint beside = footprint_of(bill, point.arena, launches, point.host_bytes);
+  const Footprint beside = footprint_of(bill, point.arena, launches, point.host_bytes, point.away);
   point.fixed = beside.fixed;
   point.idle = beside.idle;
   point.ms += host_ms(point.host_bytes - pinned_);
 }
 
-Bytes SessionPlanner::device_fixed(const KernelBill& bill, Bytes arena, size_t launches,
-                                   Bytes host) const {
+Bytes SessionPlanner::device_fixed(const KernelBill& bill, Bytes arena, size_t launches, Bytes host,
+                                   Bytes away) const {
   if (!memory_.device_held) memory_.device_held = backend_.held() - memory_.device_variables;
   return device_fixed_bytes({.held = *memory_.device_held,
                              .loaded = memory_.device_loaded,
@@ -241,12 +241,13 @@ Bytes SessionPlanner::device_fixed(const KernelBill& bill, Bytes arena, size_t l
                              .launches = launches,
                              .arena = arena - host,
                              .apart = apart_ ? layout_.bytes - host : 0,
+                             .mapped = host + away,
                              .granule = backend_.granule()});
 }
 
 Footprint SessionPlanner::footprint_of(const KernelBill& bill, Bytes arena, size_t launches,
-                                       Bytes host) const {
-  if (!backend_.on_host()) return {.fixed = device_fixed(bill, arena, launches, host)};
+                                       Bytes host, Bytes away) const {
+  if (!backend_.on_host()) return {.fixed = device_fixed(bill, arena, launches, host, away)};
   FootprintFacts facts{.threads = backend_.threads(),
                        .nodes = bill.nodes,
                        .fused_nodes = fused_nodes_,

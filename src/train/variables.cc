@@ -29,7 +29,16 @@ Variables::Variables(VariableLayout layout, Bytes arena, Backend& device, Bytes 
   check(device_ != nullptr, "memory of a device");
 }
 
+// Where they had no room when they moved last, and wait on the host.
+void Variables::settle() const {
+  if (!device_ || device_memory_) return;
+  device_memory_ = device_->reserve(layout_.bytes);
+  device_->copy_in(device_memory_->data(), copy_.data(), layout_.bytes);
+  device_->synchronize();
+}
+
 char* Variables::place(size_t i) const {
+  settle();
   const ByteOffset at = layout_.entries[i].at;
   return at < on_device() ? data() + at : pinned_->data() + (at - on_device());
 }
@@ -46,7 +55,10 @@ void Variables::clear() {
     std::memset(pinned_->data() + at, 0, static_cast<size_t>(std::min(kPart, bytes - at)));
 }
 
-char* Variables::data() const { return device_ ? device_memory_->data() : memory_.data(); }
+char* Variables::data() const {
+  if (!device_) return memory_.data();
+  return device_memory_ ? device_memory_->data() : nullptr;
+}
 
 void* Variables::at(size_t i) const {
   if (!device_) return memory_.data() + layout_.entries[i].at;
@@ -61,7 +73,7 @@ void* Variables::at(size_t i) const {
 }
 
 void Variables::written(Bytes first) {
-  if (!device_ || !copy_.data()) return;
+  if (!device_memory_ || !copy_.data()) return;
   device_->copy_in(device_memory_->data(), copy_.data(), std::min(first, on_device()));
   device_->synchronize();
   if (first > on_device())
@@ -70,7 +82,7 @@ void Variables::written(Bytes first) {
 }
 
 void Variables::stepped() {
-  if (device_ && copy_.data()) copy_ = Reservation();
+  if (device_memory_ && copy_.data()) copy_ = Reservation();
 }
 
 namespace {
@@ -160,6 +172,7 @@ void Variables::set_slot(const std::string& path, double value) {
 
 // Values wait on the host for the new reservations. What does not fit leaves them as they were.
 void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes kept) {
+  settle();
   const Bytes before = device_memory_->bytes(), pinned_before = pinned_bytes();
   Reservation next(layout.bytes);
   if (kept > 0) std::memcpy(next.data(), at(0), static_cast<size_t>(kept));
@@ -172,8 +185,13 @@ void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes 
   if (layout.bytes - host != before || host != pinned_before) try {
       reserve(layout.bytes - host, host);
     } catch (...) {
-      reserve(before, pinned_before);
-      written();
+      try {
+        reserve(before, pinned_before);
+        written();
+      } catch (const Error&) {  // somebody else was quicker: they wait on the host
+        device_memory_.reset();
+        pinned_.reset();
+      }
       throw;
     }
   copy_ = std::move(next);
@@ -182,6 +200,7 @@ void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes 
 }
 
 void Variables::pin(Bytes host) {
+  settle();
   if (host != pinned_bytes()) adopt_on_device(layout_, host, layout_.bytes);
 }
 

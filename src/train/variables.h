@@ -59,7 +59,8 @@ class Variables {
   void clear();  // on a device: zeros, in all of the arena
   bool on_host() const { return !device_; }
   Bytes capacity() const {
-    return device_ ? device_memory_->bytes() + pinned_bytes() : memory_.bytes();
+    if (!device_) return memory_.bytes();
+    return device_memory_ ? device_memory_->bytes() + pinned_bytes() : 0;
   }
   // Where the host finds one, in layout order. On a device the first call copies all of them down;
   // that copy holds until steps run (`stepped`), and what is written to it counts after `written`.
@@ -74,13 +75,15 @@ class Variables {
  private:
   // The first `kept` bytes keep their values.
   void adopt_on_device(const VariableLayout& layout, Bytes host, Bytes kept);
+  void settle() const;
   void written(Bytes first);  // the first bytes of the copy alone
   Bytes on_device() const { return layout_.bytes - pinned_bytes(); }
 
   VariableLayout layout_;
   Reservation memory_;  // on a device: nothing
   Backend* device_ = nullptr;
-  std::unique_ptr<DeviceMemory> device_memory_, pinned_;
+  mutable std::unique_ptr<DeviceMemory> device_memory_;
+  std::unique_ptr<DeviceMemory> pinned_;
   mutable Reservation copy_;  // of the device's
 };
 

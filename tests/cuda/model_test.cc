@@ -127,6 +127,28 @@ TEST_F(CudaModelTest, FunctionsWhoseVariablesMove) {
     EXPECT_EQ(held[i].data_as<float>()[77], 1 + 2 * static_cast<float>(i));
 }
 
+// Parts of a batch whose rows have odd sizes begin anywhere: no kernel may read 16 bytes at once
+// there.
+TEST_F(CudaModelTest, PartsOfOddRows) {
+  for (const Policy& dtype : {Policy(Dtype::float32), Policy(kMixedBfloat16)}) {
+    const Tensor x = pattern({32, 13}, 1), y = labels(32, 5);
+    auto train = [&](int64_t split) {
+      Sequential model(Shape{13}, {Activation("tanh"), Dense(7, {.activation = "gelu"}), Dense(5)});
+      model.compile({.optimizer = Adam(),
+                     .loss = losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                     .dtype = dtype,
+                     .device = "cuda"});
+      FitOptions options{.batch_size = 32, .epochs = 3, .verbose = 0};
+      options.split = split;
+      const History history = model.fit(x, y, options);
+      EXPECT_TRUE(std::isfinite(model.predict(x).data_as<float>()[0]));
+      return history.history.at("loss").back();
+    };
+    const double whole = train(1);
+    for (int64_t split : {4, 16, 32}) EXPECT_NEAR(train(split), whole, 0.01 * whole) << split;
+  }
+}
+
 TEST_F(CudaModelTest, StepsOpByOp) {
   for (const test::EagerCase& of : test::eager_cases()) test::expect_eager_is_planned(of, "cuda");
 }

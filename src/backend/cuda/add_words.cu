@@ -16,6 +16,13 @@ __global__ void add_words_kernel(int64_t* to, const int64_t* from, Words add, in
 
 }  // namespace
 
+bool has_code_for_device() {
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, add_words_kernel) == cudaSuccess) return true;
+  cudaGetLastError();
+  return false;
+}
+
 void add_words(CUstream_st* stream, int64_t* to, const int64_t* from,
                std::span<const int64_t> add) {
   Words words{};

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <map>
 #include <mutex>
@@ -26,8 +27,13 @@ class CudaRecording final : public Recording {
     cudaGraphDestroy(graph);
     cuda_check(status, "cudaGraphInstantiate");
     // Its memory on the device is taken now, not at the first launch.
-    cuda_check(cudaGraphUpload(graph_, stream), "cudaGraphUpload");
-    cuda_check(cudaStreamSynchronize(stream), "cudaGraphUpload");
+    try {
+      cuda_check(cudaGraphUpload(graph_, stream), "cudaGraphUpload");
+      cuda_check(cudaStreamSynchronize(stream), "cudaGraphUpload");
+    } catch (...) {
+      cudaGraphExecDestroy(graph_);
+      throw;
+    }
   }
   ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
   void launch() override {
@@ -67,11 +73,26 @@ DnnHandle make_dnn(void* library, cudaStream_t stream) {
   return dnn;
 }
 
-Bytes others_hold(int index) {
+Bytes held_by_others(const std::vector<DeviceHolder>& holders, unsigned own) {
   Bytes bytes = 0;
-  for (const DeviceHolder& holder : device_holders(index))
-    if (holder.process != static_cast<unsigned>(::getpid())) bytes += holder.bytes;
+  for (const DeviceHolder& holder : holders)
+    if (holder.process != own) bytes += holder.bytes;
   return bytes;
+}
+
+// This process in the driver's list: in a container it may have another number there, and is then
+// the one that came with the context. 0: unknown.
+unsigned own_process(const std::vector<DeviceHolder>& before,
+                     const std::vector<DeviceHolder>& after) {
+  const auto own = static_cast<unsigned>(::getpid());
+  std::vector<unsigned> came;
+  for (const DeviceHolder& holder : after) {
+    if (holder.process == own) return own;
+    if (std::none_of(before.begin(), before.end(),
+                     [&](const DeviceHolder& known) { return known.process == holder.process; }))
+      came.push_back(holder.process);
+  }
+  return came.size() == 1 ? came[0] : 0;
 }
 
 // "a machine with cuda:0 (NVIDIA H200), cuda:1 (NVIDIA H200)"
@@ -92,6 +113,7 @@ std::string devices_text(int count) {
 struct CudaBackend::State {
   int index = 0;
   Bytes others = 0;  // when this backend began
+  unsigned own = 0;  // this process, as the driver lists it; 0: unknown
   cudaDeviceProp properties{};
   cudaStream_t stream = nullptr, copies = nullptr;
   cudaEvent_t reached = nullptr;               // by one of the streams, for the other one
@@ -102,6 +124,9 @@ struct CudaBackend::State {
   CudaLibraries libraries;
   std::unique_ptr<StayCopies> stays;
   std::mutex mutex;  // of the handles above
+  // Of the stream: what another thread copies from values meanwhile must not become part of a
+  // recording.
+  std::recursive_mutex recording;
   std::mutex shared_mutex;
   std::map<std::string, std::weak_ptr<void>> shared;
   std::future<void> opening;  // of libraries; waited for first
@@ -138,13 +163,21 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
                     "received " + devices_text(count) +
                     (count == 0 ? "; use --device cpu" : "; use one of these, or --device cpu"));
   s.index = index;
-  s.others = others_hold(index);
+  const std::vector<DeviceHolder> before = device_holders(index);
+  s.others = held_by_others(before, static_cast<unsigned>(::getpid()));
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   cuda_check(cudaGetDeviceProperties(&s.properties, index), "cudaGetDeviceProperties");
   for (cudaStream_t* each : {&s.stream, &s.copies})
     cuda_check(cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "cudaStreamCreate");
   cuda_check(cudaEventCreateWithFlags(&s.reached, cudaEventDisableTiming), "cudaEventCreate");
   s.stays = std::make_unique<StayCopies>(s.stream);
+  s.own = own_process(before, device_holders(index));
+  if (!cuda::has_code_for_device())
+    throw BackendError(
+        "[backend] --device cuda:" + std::to_string(index) +
+        ": expected a GPU that this program was built for, received " + s.properties.name +
+        ", sm_" + std::to_string(compute_capability()) +
+        "; build with -DPLIMSOLL_CUDA_ARCHITECTURES=" + std::to_string(compute_capability()));
 }
 
 CudaBackend::~CudaBackend() = default;
@@ -161,6 +194,7 @@ std::string CudaBackend::machine() const {
 void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
   use();
+  const std::lock_guard lock(state_->recording);
   cuda_check(
       cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, state_->stream),
       "copy to the device");
@@ -169,14 +203,17 @@ void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
 void CudaBackend::copy_out(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
   use();
+  const std::lock_guard lock(state_->recording);
   cuda_check(
-      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, state_->stream),
+      // Variables may lie in pinned memory of the host.
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, state_->stream),
       "copy to the host");
 }
 
 void CudaBackend::copy(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
   use();
+  const std::lock_guard lock(state_->recording);
   cuda_check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
                              state_->stream),
              "copy on the device");
@@ -197,6 +234,7 @@ void CudaBackend::add_words(int64_t* to, const int64_t* from, std::span<const in
 
 void CudaBackend::synchronize() {
   use();
+  const std::lock_guard lock(state_->recording);
   cuda_check(cudaStreamSynchronize(state_->stream), "synchronize");
 }
 
@@ -214,6 +252,7 @@ std::unique_ptr<DeviceMemory> CudaBackend::reserve_staging(Bytes bytes) {
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work) {
   use();
+  const std::lock_guard lock(state_->recording);
   cuda_check(cudaStreamBeginCapture(state_->stream, cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
   cudaGraph_t graph = nullptr;
@@ -356,6 +395,16 @@ Bytes CudaBackend::free() const {
   return static_cast<Bytes>(free);
 }
 
-Bytes CudaBackend::held() const { return total() - free() - state_->others; }
+// Others come and go while this process lives.
+Bytes CudaBackend::held() const {
+  Bytes others = state_->others;
+  if (state_->own != 0) {
+    const std::vector<DeviceHolder> now = device_holders(state_->index);
+    if (std::any_of(now.begin(), now.end(),
+                    [&](const DeviceHolder& holder) { return holder.process == state_->own; }))
+      others = held_by_others(now, state_->own);
+  }
+  return std::max<Bytes>(0, total() - free() - others);
+}
 
 }  // namespace pl

@@ -27,6 +27,9 @@ void* open_library(std::initializer_list<const char*> names) {
                      (why ? why : "none") + "; LD_LIBRARY_PATH takes its folder");
 }
 
+// Libraries of the toolkit that this was built with: others have other structures.
+std::string of_toolkit(const char* name) { return name + std::to_string(CUDART_VERSION / 1000); }
+
 template <class F>
 void find(void* library, const char* name, F& function) {
   function = reinterpret_cast<F>(::dlsym(library, name));
@@ -39,6 +42,7 @@ void find(void* library, const char* name, F& function) {
 
 void cuda_check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // told here: the next launch is not to blame
   throw BackendError("[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
                      cudaGetErrorString(status));
 }
@@ -63,7 +67,8 @@ const BlasLtApi& CudaLibraries::blas_lt() {
   State& s = *state_;
   const std::lock_guard lock(s.blas_mutex);
   if (s.blas) return s.blas_api;
-  void* library = open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"});
+  const std::string name = of_toolkit("libcublasLt.so.");
+  void* library = open_library({name.c_str(), "libcublasLt.so"});
   BlasLtApi& api = s.blas_api;
   find(library, "cublasLtCreate", api.create);
   find(library, "cublasLtDestroy", api.destroy);
@@ -88,7 +93,8 @@ const NvrtcApi& CudaLibraries::nvrtc() {
   State& s = *state_;
   const std::lock_guard lock(s.rtc_mutex);
   if (s.rtc) return s.rtc_api;
-  void* library = open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"});
+  const std::string name = of_toolkit("libnvrtc.so.");
+  void* library = open_library({name.c_str(), "libnvrtc.so"});
   NvrtcApi& api = s.rtc_api;
   find(library, "nvrtcCreateProgram", api.create_program);
   find(library, "nvrtcCompileProgram", api.compile_program);
@@ -166,9 +172,16 @@ std::vector<DeviceHolder> device_holders(int index) {
   void* device = nvml_device(index, nvml);
   std::vector<DeviceHolder> holders;
   if (!device) return holders;
-  Nvml::Process list[64];
-  unsigned count = 64;
-  if (nvml.processes(device, &count, list) != 0) return holders;
+  constexpr int kTooSmall = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
+  std::vector<Nvml::Process> list(64);
+  auto count = static_cast<unsigned>(list.size());
+  int status = nvml.processes(device, &count, list.data());
+  if (status == kTooSmall) {
+    list.resize(2 * static_cast<size_t>(count));  // some may begin meanwhile
+    count = static_cast<unsigned>(list.size());
+    status = nvml.processes(device, &count, list.data());
+  }
+  if (status != 0) return holders;
   for (unsigned i = 0; i < count; ++i)
     if (list[i].bytes != ~0ULL) holders.push_back({list[i].pid, static_cast<Bytes>(list[i].bytes)});
   return holders;

@@ -87,6 +87,11 @@ PinnedMemory::PinnedMemory(Bytes bytes) {
   if (bytes == 0) return;
   const auto size = static_cast<size_t>(bytes);
   if (bytes >= kManyPages) {
+    // Touching more than there is ends the process instead of the call.
+    if (const HostRoom room = host_room(); bytes > room.least())
+      throw DoesNotFit("[memory] expected " + format_bytes(bytes) + " of pinned host memory, " +
+                       room.tightest() + " has room for " + format_bytes(room.least()) +
+                       "; use less --host-memory, or --offload off");
     pages_ = many_pages(bytes);
     check_pinned(cudaHostRegister(pages_.data(), size, cudaHostRegisterPortable), bytes,
                  "cudaHostRegister");

@@ -31,6 +31,11 @@ struct alignas(16) Pack {
   static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
   T at[kSize];
 };
+// Parts of a batch may lie anywhere that their dtype allows.
+template <class... T>
+bool at_packs(const T*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) % sizeof(uint4)) | ...) == 0;
+}
 template <class T>
 __device__ inline Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);

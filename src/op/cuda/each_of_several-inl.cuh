@@ -10,6 +10,7 @@ namespace pl::cuda {
 // A Rule has
 //   Places, made of a call's operands by make_places(in, out): pointers;
 //   kSize, elements of a pack: run(places, i) does the i-th one, rest(places, i) element i alone;
+//   packed(places): whether these lie where packs may;
 //   params(in): what all calls of a launch must have in common, kept as `step` for begin().
 // Rules of calls that are run together are equal.
 inline constexpr int kMostAtOnce = 192;
@@ -49,12 +50,20 @@ __global__ void __launch_bounds__(kEachThreads, kEachBlocks)
   }
 }
 
+// Of a call whose tensors do not lie at packs.
+template <class Rule>
+__global__ void each_element(Rule rule, typename Rule::Places places, int64_t total) {
+  rule.begin();
+  for (int64_t i = thread_index(); i < total; i += thread_count()) rule.rest(places, i);
+}
+
 template <class Rule>
 class EachKernel final : public SeveralKernel {
  public:
   EachKernel(CudaBackend& backend, const Rule& rule, int64_t total)
       : backend_(backend), rule_(rule), total_(total) {
     footprint = static_cast<Bytes>(sizeof *this);
+    load_code(backend, reinterpret_cast<const void*>(each_element<Rule>));
   }
   void run(void* const* in, void* const* out, void*) override {
     const KernelCall call{this, in, out};
@@ -91,18 +100,24 @@ class EachKernel final : public SeveralKernel {
     Several<Rule, kMost> all;
     all.rule = rule_;
     all.rule.step = rule_.params(calls[0].in);
+    const Launch launch{backend_.stream(), backend_.multiprocessors()};
     int64_t chunks = 0;
     for (const KernelCall& call : calls) {
       const int64_t total = static_cast<const EachKernel*>(call.kernel)->total_;
       if (total == 0) continue;
+      const typename Rule::Places places = Rule::make_places(call.in, call.out);
+      if (!Rule::packed(places)) {
+        each_element<Rule><<<launch.blocks(total, kEachThreads), kEachThreads, 0, launch.stream>>>(
+            all.rule, places, total);
+        continue;
+      }
       // A call has a chunk even if it is less than a pack.
       chunks += std::max<int64_t>(1, (total / Rule::kSize + kEachThreads - 1) / kEachThreads);
       all.ends[all.count] = static_cast<uint32_t>(chunks);
       all.totals[all.count] = total;
-      all.places[all.count++] = Rule::make_places(call.in, call.out);
+      all.places[all.count++] = places;
     }
     if (all.count == 0) return;
-    const Launch launch{backend_.stream(), backend_.multiprocessors()};
     each_of_several<Rule, kMost>
         <<<launch.blocks(chunks, 1, kEachBlocks), kEachThreads, 0, launch.stream>>>(all);
   }
@@ -137,6 +152,12 @@ struct EachUpdate {
     for (int i = 0; i < Update::kIn; ++i) places.in[i] = input<T>(in, i);
     for (int o = 0; o < Update::kOut; ++o) places.out[o] = output<T>(out, o);
     return places;
+  }
+  static bool packed(const Places& places) {
+    bool all = true;
+    for (const T* in : places.in) all = all && at_packs(in);
+    for (const T* out : places.out) all = all && at_packs(out);
+    return all;
   }
   static const StepParams* params(void* const* in) {
     return input<StepParams>(in, Update::kParams);

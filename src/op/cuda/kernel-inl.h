@@ -39,10 +39,17 @@ struct Launch {
 
 // Throws BackendError if a launch was refused.
 inline void check_launch(const char* what) {
-  const cudaError_t status = cudaPeekAtLastError();
+  const cudaError_t status = cudaGetLastError();  // told here, and forgotten
   if (status != cudaSuccess)
     throw BackendError("[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
                        cudaGetErrorString(status));
+}
+
+// Code that only some parts of a batch need is on the device before the first step too.
+inline void load_code(const CudaBackend& backend, const void* kernel) {
+  backend.use();
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) cudaGetLastError();
 }
 
 template <class F>
