@@ -1,6 +1,6 @@
 // Does mixed_bfloat16 train resnet18 to the same loss as float32? A run that can tell 2 %:
 //
-//   mixed_precision [seeds] [epochs]        8 and 3 by default; about seven minutes of two cores
+//   mixed_precision [seeds] [epochs]        8 and 3 by default; about nine minutes of two cores
 //
 // What is compared was fixed before it was first run. The first 8,192 images of Fashion-MNIST,
 // 28x28, batch 32, three epochs (768 steps), Adam whose learning rate falls from 1e-3 to 0 by a
