@@ -18,7 +18,7 @@
 #include "tests/op_answers.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::conformance_test {
 namespace {
 
 constexpr unsigned char kNanPoison = 0xFF, kOtherPoison = 0x55;
@@ -489,4 +489,4 @@ TEST(Catalogue, GivesTheSameBitsAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::conformance_test

@@ -7,7 +7,7 @@
 
 #include "tensor/tensor.h"
 
-namespace pl::testing {
+namespace pl::test {
 
 inline uint32_t hashed(uint32_t salt, int64_t i) {
   uint32_t x = static_cast<uint32_t>(i) + salt * 0x9E3779B1u;
@@ -53,4 +53,4 @@ inline Shape shape_from(const std::string& text) {
   return Shape(std::move(dims));
 }
 
-}  // namespace pl::testing
+}  // namespace pl::test

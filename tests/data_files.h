@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "tests/places.h"
 
-namespace pl::testing {
+namespace pl::test {
 
 class TempFolder {
  public:
@@ -182,4 +182,4 @@ inline void expect_data_error(const std::function<void()>& action, const std::st
   }
 }
 
-}  // namespace pl::testing
+}  // namespace pl::test

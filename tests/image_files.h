@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace pl::testing {
+namespace pl::test {
 
 using Pixels = std::vector<uint8_t>;  // (height, width, channels)
 
@@ -59,4 +59,4 @@ inline std::string jpeg(const Pixels& pixels, int64_t height, int64_t width, int
   return bytes;
 }
 
-}  // namespace pl::testing
+}  // namespace pl::test

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "op/sample.h"
 
-namespace pl::test {
+namespace pl::test::image_rows_test {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -160,4 +160,4 @@ TEST(ImageRows, AreWhatTheRulesSay) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::image_rows_test

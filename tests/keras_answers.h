@@ -20,7 +20,7 @@ namespace pl::test {
 inline constexpr Dim kBatch = 3;
 inline constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
-using ::pl::testing::hashed;
+using ::pl::test::hashed;
 
 // uniform in [centre - 2^exponent, centre + 2^exponent)
 inline Tensor real(uint32_t salt, Shape shape, int exponent, double centre = 0) {
@@ -33,7 +33,7 @@ inline Tensor real(uint32_t salt, Shape shape, int exponent, double centre = 0) 
 }
 
 inline Tensor integers(uint32_t salt, Shape shape, uint32_t below) {
-  return ::pl::testing::hashed_integers(salt, std::move(shape), below);
+  return ::pl::test::hashed_integers(salt, std::move(shape), below);
 }
 
 inline void set_weights_like_keras(Model& model, const Json& paths) {
@@ -57,7 +57,7 @@ inline constexpr double kWithNorm = 1e-6, kWithoutNorm = 1e-9;
 // `file`: of tests/golden; `index`: of the case in it.
 inline void expect_agreement(const char* file, size_t index, Model model, const Tensor& x,
                              const Tensor& y, double tolerance) {
-  const Json answers = parse_json(::pl::testing::read_bytes(::pl::test::golden(file)), file);
+  const Json answers = parse_json(::pl::test::read_bytes(::pl::test::golden(file)), file);
   const Json& answer = answers.at("cases", "answers").as_array("cases")[index];
   model.compile({.optimizer = Adam({.learning_rate = 0.01}),
                  .loss = "sparse_categorical_crossentropy",

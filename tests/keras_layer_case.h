@@ -167,7 +167,7 @@ inline void expect_case(const Json& answer, const LayerCase& c, Dtype dtype) {
 }
 
 inline Json keras_answers(const char* file) {
-  return parse_json(::pl::testing::read_bytes(::pl::test::golden(file)), file);
+  return parse_json(::pl::test::read_bytes(::pl::test::golden(file)), file);
 }
 
 // All cases of `file`'s list `list`, each of which must be among `cases`.

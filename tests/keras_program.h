@@ -50,7 +50,7 @@ inline double weight_sum(Model& model) {
 }
 
 inline void expect_shown(const std::string& program, const Shown& ours, double tolerance = 5e-5) {
-  const Json all = parse_json(testing::read_bytes(golden("keras_programs.json")), "programs");
+  const Json all = parse_json(test::read_bytes(golden("keras_programs.json")), "programs");
   for (const auto& [name, numbers] : all.at(program, "programs").as_object("program")) {
     const auto found = ours.find(name);
     ASSERT_NE(found, ours.end()) << program << " " << name;

@@ -15,7 +15,7 @@
 #include "op/step_params.h"
 #include "tests/guarded_call.h"
 
-namespace pl::test {
+namespace pl::test::rows_test {
 namespace {
 
 constexpr unsigned char kNan = 0xFF;
@@ -228,4 +228,4 @@ TEST(Rows, OfEveryOpAreWhatItSays) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::rows_test

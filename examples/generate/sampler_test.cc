@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pl {
+namespace pl::sampler_test {
 namespace {
 
 TEST(Sampler, DrawsTheLikeliestAtZeroAndAmongTheBestK) {
@@ -44,4 +44,4 @@ TEST(Sampler, GeneratesWhatASmallModelLearned) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::sampler_test

@@ -8,13 +8,13 @@
 
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::file_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::read_bytes;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::read_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 size_t entries_of(const std::string& folder) {
   size_t count = 0;
@@ -162,4 +162,4 @@ TEST(MakeDirectories, MakesAllAndRefusesFiles) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::file_test

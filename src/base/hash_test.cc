@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace pl {
+namespace pl::hash_test {
 namespace {
 
 // Values of python-xxhash's xxh3_64_hexdigest.
@@ -42,4 +42,4 @@ TEST(Xxh3, CopiesGoOnAlone) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::hash_test

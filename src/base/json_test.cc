@@ -7,10 +7,10 @@
 
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::json_test {
 namespace {
 
-using testing::expect_data_error;
+using test::expect_data_error;
 
 void expect_refused(const std::string& text, const std::string& part, JsonLimits limits = {}) {
   expect_data_error([&] { parse_json(text, "the text", limits); }, part);
@@ -114,4 +114,4 @@ TEST(Json, LongGarbageGivesAShortMessage) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::json_test

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace pl {
+namespace pl::side_by_side_test {
 namespace {
 
 TEST(SideBySide, DoesEverythingOnce) {
@@ -28,4 +28,4 @@ TEST(SideBySide, TellsWhatFailed) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::side_by_side_test

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-namespace pl {
+namespace pl::stop_signals_test {
 namespace {
 
 TEST(StopSignals, TheFirstIsNotedAndForgottenAtTheEnd) {
@@ -52,4 +52,4 @@ TEST(StopSignals, ASecondCtrlCLeavesAtOnce) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::stop_signals_test

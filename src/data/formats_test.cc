@@ -11,14 +11,14 @@
 #include "data/tfrecord.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::formats_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::golden_file;
-using testing::read_bytes;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::golden_file;
+using test::read_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 std::string stored(const std::string& name) { return golden_file("formats/" + name); }
 
@@ -329,4 +329,4 @@ TEST(Bpe, ReadsAVocabularyAndRefusesOthers) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::formats_test

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace pl {
+namespace pl::function_source_test {
 namespace {
 
 std::vector<Field> fields() {
@@ -53,4 +53,4 @@ TEST(FunctionSource, RefusesWhatHasNoSignature) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::function_source_test

@@ -18,15 +18,15 @@
 #include "data/tfrecord.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::fuzz_test {
 namespace {
 
-using testing::big;
-using testing::golden_file;
-using testing::little;
-using testing::read_bytes;
-using testing::TempCache;
-using testing::write_bytes;
+using test::big;
+using test::golden_file;
+using test::little;
+using test::read_bytes;
+using test::TempCache;
+using test::write_bytes;
 
 using Random = std::mt19937_64;
 
@@ -166,13 +166,13 @@ TEST_F(Fuzz, Npz) {
 
 // With a valid archive around the mutant, the array's header is what is tested.
 TEST_F(Fuzz, Npy) {
-  const std::string x = testing::npy_of("<f4", "(3, 2)", std::string(24, 'q'));
-  const std::string y = testing::npy_of("<i8", "(3,)", testing::raw<int64_t>({1, 2, 0}));
+  const std::string x = test::npy_of("<f4", "(3, 2)", std::string(24, 'q'));
+  const std::string y = test::npy_of("<i8", "(3,)", test::raw<int64_t>({1, 2, 0}));
   int accepted = fuzz(x, 1500, 5, [&](const std::string& bytes) {
-    read_source(*npz_source(write(testing::zip({{"x.npy", bytes}, {"y.npy", y}}))));
+    read_source(*npz_source(write(test::zip({{"x.npy", bytes}, {"y.npy", y}}))));
   });
   accepted += fuzz(y, 1500, 6, [&](const std::string& bytes) {
-    read_source(*npz_source(write(testing::zip({{"x.npy", x}, {"y.npy", bytes}}))));
+    read_source(*npz_source(write(test::zip({{"x.npy", x}, {"y.npy", bytes}}))));
   });
   EXPECT_GT(accepted, 100);
 }
@@ -180,8 +180,8 @@ TEST_F(Fuzz, Npy) {
 TEST_F(Fuzz, Idx) {
   const std::string good = std::string("\0\0\x08\2", 4) + big(3) + big(5) + std::string(15, 'q');
   fuzz(good, 1500, 7, [&](const std::string& bytes) { open_idx(write(bytes)); });
-  fuzz(testing::gzip(good), 1500, 8, [&](const std::string& bytes) { open_idx(write(bytes)); });
-  fuzz(good, 1500, 9, [&](const std::string& bytes) { open_idx(write(testing::gzip(bytes))); });
+  fuzz(test::gzip(good), 1500, 8, [&](const std::string& bytes) { open_idx(write(bytes)); });
+  fuzz(good, 1500, 9, [&](const std::string& bytes) { open_idx(write(test::gzip(bytes))); });
 }
 
 TEST_F(Fuzz, TfRecord) {
@@ -280,4 +280,4 @@ TEST_F(Fuzz, Snapshots) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::fuzz_test

@@ -8,13 +8,13 @@
 #include "data/source.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::golden_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::golden_file;
-using testing::raw;
-using testing::TempCache;
+using test::expect_data_error;
+using test::golden_file;
+using test::raw;
+using test::TempCache;
 
 std::string read_field(Source& source, size_t field) {
   std::vector<int64_t> indices(static_cast<size_t>(source.size()));
@@ -91,4 +91,4 @@ TEST(Golden, ReadsSafetensors) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::golden_test

@@ -4,14 +4,14 @@
 
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::idx_test {
 namespace {
 
-using testing::big;
-using testing::expect_data_error;
-using testing::gzip;
-using testing::TempCache;
-using testing::write_bytes;
+using test::big;
+using test::expect_data_error;
+using test::gzip;
+using test::TempCache;
+using test::write_bytes;
 
 std::string idx(const std::vector<uint32_t>& dims, const std::string& data, char type = 8) {
   std::string out = std::string(2, '\0') + type + static_cast<char>(dims.size());
@@ -92,4 +92,4 @@ TEST(Idx, RefusesDamagedGzip) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::idx_test

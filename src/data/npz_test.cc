@@ -5,20 +5,20 @@
 #include "data/cache.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::npz_test {
 namespace {
 
-using testing::compress;
-using testing::expect_data_error;
-using testing::little;
-using testing::npy;
-using testing::npy_of;
-using testing::raw;
-using testing::read_bytes;
-using testing::TempCache;
-using testing::write_bytes;
-using testing::zip;
-using testing::ZipEntry;
+using test::compress;
+using test::expect_data_error;
+using test::little;
+using test::npy;
+using test::npy_of;
+using test::raw;
+using test::read_bytes;
+using test::TempCache;
+using test::write_bytes;
+using test::zip;
+using test::ZipEntry;
 
 std::string contents(const DiskArray& array) {
   std::string bytes(static_cast<size_t>(array.shape.elements() * size_of(array.stored)), '\0');
@@ -158,7 +158,7 @@ TEST(Npy, RefusesSizesThatDoNotMatch) {
 
 TEST(Npz, RefusesEveryTruncation) {
   for (const char* name : {"stored.npz", "compressed.npz"}) {
-    const std::string bytes = read_bytes(testing::golden_file(name));
+    const std::string bytes = read_bytes(test::golden_file(name));
     for (size_t size = 0; size < bytes.size(); ++size) expect_refused(bytes.substr(0, size), "");
   }
 }
@@ -268,4 +268,4 @@ TEST(Zip, RefusesDamagedDeflateStreams) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::npz_test

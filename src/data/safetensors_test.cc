@@ -4,14 +4,14 @@
 
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::safetensors_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::little;
-using testing::read_bytes;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::little;
+using test::read_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 // A file with this header and as many bytes of data.
 std::string file_of(const std::string& header, size_t data) {
@@ -197,4 +197,4 @@ TEST(Safetensors, SizeOfTheFileIsNotAllocated) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::safetensors_test

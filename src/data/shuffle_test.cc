@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace pl {
+namespace pl::shuffle_test {
 namespace {
 
 TEST(Permutation, IsBijective) {
@@ -82,4 +82,4 @@ TEST(Permutation, TakesHugeSizes) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::shuffle_test

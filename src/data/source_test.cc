@@ -7,16 +7,16 @@
 
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::source_test {
 namespace {
 
-using testing::big;
-using testing::expect_data_error;
-using testing::npy_of;
-using testing::raw;
-using testing::TempCache;
-using testing::write_bytes;
-using testing::zip;
+using test::big;
+using test::expect_data_error;
+using test::npy_of;
+using test::raw;
+using test::TempCache;
+using test::write_bytes;
+using test::zip;
 
 // All of a batch, as bytes, one string a field.
 std::vector<std::string> read_all(Source& source, const std::vector<int64_t>& indices) {
@@ -123,7 +123,7 @@ TEST(NpzSource, NoticesLabelsThatChangeAfterOpening) {
   const auto source = npz_of(folder, npy_of("|u1", "(50000,)", std::string(count, 'x')),
                              npy_of("<i8", "(50000,)", labels));
   EXPECT_EQ(read_all(*source, {49'999, 0})[1], raw<int32_t>({3, 3}));
-  std::string bytes = testing::read_bytes(folder / "f.npz");
+  std::string bytes = test::read_bytes(folder / "f.npz");
   const size_t at = bytes.find(labels);
   bytes.replace(at, 8, raw<int64_t>({1'000'000}));
   write_bytes(folder / "f.npz", bytes);
@@ -149,7 +149,7 @@ TEST(OpenSource, FindsIdxFilesInAFolder) {
   const TempCache folder;
   const std::string images = std::string("\0\0\x08\3", 4) + big(2) + big(2) + big(1) + "abcd";
   const std::string labels = std::string("\0\0\x08\1", 4) + big(2) + "\x05\x09";
-  write_bytes(folder / "train-images-idx3-ubyte.gz", testing::gzip(images));
+  write_bytes(folder / "train-images-idx3-ubyte.gz", test::gzip(images));
   expect_data_error([&] { open_source(folder.path()); }, "without the labels");
   write_bytes(folder / "train-labels-idx1-ubyte", labels);
   Sources sources = open_source(folder.path());
@@ -278,4 +278,4 @@ TEST(Synthetic, RefusesEmptySpecs) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::source_test

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace pl {
+namespace pl::tensor_source_test {
 namespace {
 
 TEST(TensorSource, ReadsRowsWithoutCopyingTheTensors) {
@@ -63,4 +63,4 @@ TEST(RangeSource, MovesIndices) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::tensor_source_test

@@ -4,11 +4,11 @@
 #include "data/source.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::text_source_test {
 namespace {
 
-using testing::TempFolder;
-using testing::write_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 struct Window {
   std::vector<int32_t> x, y;
@@ -91,4 +91,4 @@ TEST(TextSource, NoticesThatTheFileChanged) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::text_source_test

@@ -13,7 +13,7 @@
 #include "tests/model_run.h"
 #include "train/step_trace.h"
 
-namespace pl::test {
+namespace pl::test::band_run_test {
 namespace {
 
 LayerRef conv(int64_t filters, Pair size, const char* padding = "same", Pair strides = 1) {
@@ -246,4 +246,4 @@ TEST(BandPool, TakesWhatWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::band_run_test

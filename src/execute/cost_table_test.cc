@@ -16,10 +16,10 @@
 #include "tests/data_files.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::cost_table_test {
 namespace {
 
-using ::pl::testing::TempFolder;
+using ::pl::test::TempFolder;
 
 const Rates kRates{.matmul = {{1e6, 1e10}, {1e8, 1e11}},
                    .memory = {{1e5, 4e10}, {1e7, 1e10}},
@@ -172,7 +172,7 @@ TEST(CostTable, BadFilesAreNoTable) {
   table.learn({77, 0}, get_op("matmul"), {1e9, 1e6}, 12.5);
   table.save();
   const std::string path = path_in(folder);
-  const std::string good = ::pl::testing::read_bytes(path);
+  const std::string good = ::pl::test::read_bytes(path);
   const std::string nominal = CostTable::load("", backend).hash();
   auto loaded = [&](const std::string& text) {
     write_file_atomically(path, text);
@@ -296,4 +296,4 @@ TEST(Calibrate, MeasuresWithinItsTimeAndRoom) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::cost_table_test

@@ -8,10 +8,10 @@
 #include "model/builtin.h"
 #include "op/functions.h"
 #include "op/recorder.h"
-#include "tests/graph_run.h"
+#include "tests/model_run.h"
 #include "train/step_trace.h"
 
-namespace pl::test {
+namespace pl::test::executor_test {
 namespace {
 
 struct Case {
@@ -49,16 +49,6 @@ Prepared prepared(const Case& c, Backend& backend) {
                  {{{Dtype::uint8, model.input}}, {{Dtype::int32, Shape{}}}, 1.0 / 255, false});
   run_passes(graph);
   return prepare_split(std::move(graph), backend, c.split);
-}
-
-// Weights near a usual initialisation; optimiser slots at zero.
-void fill_model(PlannedRun& run) {
-  fill_variables(run, 4);
-  const auto& variables = run.graph().variables;
-  for (size_t v = 0; v < variables.size(); ++v)
-    for (int64_t i = 0; i < variables[v].meta.elements(); ++i)
-      static_cast<float*>(run.variable(v))[i] *=
-          variables[v].category == Category::optimizer ? 0.0f : 0.0625f;
 }
 
 // What differs first between the arena and how it was, but for what the call may write.
@@ -258,4 +248,4 @@ TEST(Executor, RangesThatLieSideBySideAreOne) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::executor_test

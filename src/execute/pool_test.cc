@@ -15,7 +15,7 @@
 #include "tests/random_graph.h"
 #include "tests/random_step.h"
 
-namespace pl::test {
+namespace pl::test::pool_test {
 namespace {
 
 constexpr int kShare = PLIMSOLL_SANITIZED ? 6 : 1;  // of the seeds, where everything is slow
@@ -328,4 +328,4 @@ TEST(Pool, RandomGraphsComputeTheSameBitsWithSomeValuesTwice) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::pool_test

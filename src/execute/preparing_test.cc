@@ -9,7 +9,7 @@
 #include "op/ops.h"
 #include "tests/fake_device.h"
 
-namespace pl {
+namespace pl::preparing_test {
 namespace {
 
 Preparing::Call adding(Dim elements, Dim of_other) {
@@ -69,4 +69,4 @@ TEST(HandleLock, RunsGoFirst) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::preparing_test

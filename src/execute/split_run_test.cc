@@ -13,7 +13,7 @@
 #include "tests/model_run.h"
 #include "train/step_trace.h"
 
-namespace pl::test {
+namespace pl::test::split_run_test {
 namespace {
 
 // Widths that are no multiple of a vector, so that samples begin anywhere.
@@ -182,4 +182,4 @@ TEST(SplitRun, OfAViewAlone) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::split_run_test

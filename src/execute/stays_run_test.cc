@@ -12,7 +12,7 @@
 #include "tests/problems.h"
 #include "tests/random_step.h"
 
-namespace pl::test {
+namespace pl::test::stays_run_test {
 namespace {
 
 constexpr Problem::Copies kCopies{
@@ -148,4 +148,4 @@ TEST(StaysRun, ATestsDeviceShowsBytesThatAreUsedTooEarly) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::stays_run_test

@@ -8,7 +8,7 @@
 #include "op/recorder.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::graph_test {
 namespace {
 
 const Meta kMatrix{Dtype::float32, Shape{2, 2}};
@@ -337,4 +337,4 @@ TEST(Attrs, AreSortedTypedAndPrinted) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::graph_test

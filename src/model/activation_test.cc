@@ -14,7 +14,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl {
+namespace pl::activation_test {
 namespace {
 
 constexpr const char* kNames[] = {
@@ -105,4 +105,4 @@ TEST(Activations, RefuseInWords) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::activation_test

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace pl {
+namespace pl::initializer_test {
 namespace {
 
 using Cdf = std::function<double(double)>;
@@ -150,4 +150,4 @@ TEST(Initializer, RefusesInWords) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::initializer_test

@@ -8,7 +8,7 @@
 #include "model/network.h"
 #include "op/functions.h"
 
-namespace pl {
+namespace pl::masks_test {
 namespace {
 
 // Ops on values need a backend.
@@ -149,4 +149,4 @@ TEST_F(LambdaTest, RunsAnyFunctionThatKeepsTheBatch) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::masks_test

@@ -10,7 +10,7 @@
 #include "model/layers.h"
 #include "op/functions.h"
 
-namespace pl {
+namespace pl::random_layers_test {
 namespace {
 
 // Ops on values need a backend.
@@ -203,4 +203,4 @@ TEST_F(RandomLayers, SpatialDropoutDropsWholeChannels) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::random_layers_test

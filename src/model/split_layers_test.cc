@@ -10,7 +10,7 @@
 #include "tests/model_run.h"
 #include "train/step_trace.h"
 
-namespace pl::test {
+namespace pl::test::split_layers_test {
 namespace {
 
 Network images() {
@@ -79,4 +79,4 @@ TEST(SplitLayers, TrainAsTheWholeBatchDoes) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::split_layers_test

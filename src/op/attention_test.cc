@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "op/philox.h"
 
-namespace pl {
+namespace pl::attention_test {
 namespace {
 
 Tensor random(Shape shape) {
@@ -102,4 +102,4 @@ TEST(Attention, RefusesWithTheShapes) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::attention_test

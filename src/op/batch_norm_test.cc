@@ -10,7 +10,7 @@
 #include "op/functions.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::batch_norm_test {
 namespace {
 
 using test::same_bits;
@@ -183,4 +183,4 @@ TEST_F(BatchNorm, GivesTheSameBitsOnEveryTarget) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::batch_norm_test

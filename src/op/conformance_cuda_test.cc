@@ -18,7 +18,7 @@
 #include "tests/guarded_call.h"
 #include "tests/narrow_sample.h"
 
-namespace pl::test {
+namespace pl::test::conformance_cuda_test {
 namespace {
 
 // Relative to the largest element. float32: the sample's own, but no less than what the functions
@@ -353,4 +353,4 @@ TEST(CudaCatalogue, HasAKernelOfEveryOp) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::conformance_cuda_test

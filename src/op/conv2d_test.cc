@@ -12,7 +12,7 @@
 #include "tensor/bfloat16.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::conv2d_test {
 namespace {
 
 using test::same_bits;
@@ -188,4 +188,4 @@ TEST(Conv2dOwnKernels, KeepNan) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::conv2d_test

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "op/step_params.h"
 
-namespace pl {
+namespace pl::dropout_test {
 namespace {
 
 class Dropout : public testing::Test {
@@ -97,4 +97,4 @@ TEST_F(Dropout, RejectsARateOfOne) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::dropout_test

@@ -9,7 +9,7 @@
 #include "op/recorder.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::embedding_test {
 namespace {
 
 using test::same_bits;
@@ -104,4 +104,4 @@ TEST(CausalMask, HidesLaterPositionsFromASoftmax) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::embedding_test

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "op/recorder.h"
 
-namespace pl {
+namespace pl::functions_test {
 namespace {
 
 class Functions : public testing::Test {
@@ -152,4 +152,4 @@ TEST_F(Functions, GradientOfASumOverSamplesCarriesRowsAgain) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::functions_test

@@ -12,7 +12,7 @@
 #include "op/functions.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::fused_pointwise_test {
 namespace {
 
 TEST(TileProgram, PrintsAsItReads) {
@@ -169,4 +169,4 @@ TEST(FusedPointwise, FunctionsAreAccurate) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::fused_pointwise_test

@@ -9,7 +9,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "op/pointwise.h"
 
-namespace pl {
+namespace pl::gelu_test {
 namespace {
 
 Tensor floats(const std::vector<float>& values) {
@@ -105,4 +105,4 @@ TEST_F(Gelu, FunctionsOfPointwiseSimdAreCloseToo) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::gelu_test

@@ -11,10 +11,10 @@
 #include "op/gru.h"
 #include "tests/counter_hash.h"
 
-namespace pl {
+namespace pl::lstm_test {
 namespace {
 
-using testing::hashed_reals;
+using test::hashed_reals;
 
 Meta real(Shape shape) { return {Dtype::float32, std::move(shape)}; }
 
@@ -100,4 +100,4 @@ TEST(Gru, KeepsItsStateWhereTheUpdateGateIsOne) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::lstm_test

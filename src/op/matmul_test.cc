@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "op/batch_matmul.h"
 
-namespace pl {
+namespace pl::matmul_test {
 namespace {
 
 std::string refusal(const Shape& a, const Shape& b, MatmulOptions options = {}) {
@@ -46,4 +46,4 @@ TEST(Matmul, SplitsOverSamplesWhereItMay) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::matmul_test

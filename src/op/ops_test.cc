@@ -15,11 +15,11 @@
 #include "trace/tape.h"
 #include "train/function.h"
 
-namespace pl {
+namespace pl::ops_test {
 namespace {
 
-using testing::hashed_integers;
-using testing::hashed_reals;
+using test::hashed_integers;
+using test::hashed_reals;
 
 struct Inputs {
   explicit Inputs(Dtype dtype)
@@ -203,7 +203,7 @@ void expect_near(const Tensor& got, const Json& wanted, Dtype dtype, const std::
 
 void agree(const std::map<std::string, Case>& cases) {
   const Json answers =
-      parse_json(::pl::testing::read_bytes(::pl::test::golden("keras_ops.json")), "keras_ops.json");
+      parse_json(::pl::test::read_bytes(::pl::test::golden("keras_ops.json")), "keras_ops.json");
   for (const auto& [name, one] : cases)
     for (Dtype dtype : {Dtype::float32, Dtype::float64}) {
       const std::string what = name + " " + std::string(name_of(dtype));
@@ -346,4 +346,4 @@ TEST_F(Ops, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::ops_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pl {
+namespace pl::philox_test {
 namespace {
 
 // The known answers of Random123 1.14 (tests/kat_vectors, philox4x32 with 10 rounds).
@@ -23,4 +23,4 @@ TEST(Philox, SeparatesSeedsAndStreams) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::philox_test

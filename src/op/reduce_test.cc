@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "op/philox.h"
 
-namespace pl {
+namespace pl::reduce_test {
 namespace {
 
 Tensor tensor(Shape shape, const std::vector<float>& values) {
@@ -124,4 +124,4 @@ TEST(SumTo, UndoesABroadcast) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::reduce_test

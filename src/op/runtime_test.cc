@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "op/functions.h"
 
-namespace pl {
+namespace pl::runtime_test {
 namespace {
 
 Tensor ramp(Shape shape, Dtype dtype = Dtype::float32) {
@@ -116,4 +116,4 @@ TEST(Device, NamesAndWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::runtime_test

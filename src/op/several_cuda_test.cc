@@ -15,7 +15,7 @@
 #include "op/step_params.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl::test {
+namespace pl::test::several_cuda_test {
 namespace {
 
 class CudaSeveral : public CudaTest {
@@ -214,4 +214,4 @@ TEST_F(CudaSeveral, OtherConstantsDoNotJoin) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::several_cuda_test

@@ -23,7 +23,7 @@
 #include "op/softmax_cross_entropy.h"
 #include "op/step_params.h"
 
-namespace pl::test {
+namespace pl::test::speed_cuda_test {
 namespace {
 
 struct Timed {
@@ -215,4 +215,4 @@ TEST_F(DISABLED_CudaSpeed, Resnet50) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::speed_cuda_test

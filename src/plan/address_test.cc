@@ -11,7 +11,7 @@
 #include "tests/graph_run.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::address_test {
 namespace {
 
 bool live_together(const StorageBlock& a, const StorageBlock& b) {
@@ -196,4 +196,4 @@ INSTANTIATE_TEST_SUITE_P(Instances, MiniMalloc,
                          ::testing::Values("A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K"));
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::address_test

@@ -8,7 +8,7 @@
 #include "plan/validate_bands.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::bands_test {
 namespace {
 
 // x (1, rows, 4, 2) through `layers` to a loss over rows, and the gradient of w for it.
@@ -196,4 +196,4 @@ TEST(ValidateBands, FindsTripsThatAreNoBands) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::bands_test

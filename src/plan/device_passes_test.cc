@@ -11,7 +11,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::device_passes_test {
 namespace {
 
 Meta meta(Shape shape) { return {Dtype::float32, std::move(shape)}; }
@@ -190,4 +190,4 @@ TEST(DevicePasses, KeepABiasThatIsSeen) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::device_passes_test

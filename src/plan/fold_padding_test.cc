@@ -8,7 +8,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::fold_padding_test {
 namespace {
 
 // pad, conv, relu, pad, pool, pad, conv 'same' with its gradients, as a small training step.
@@ -94,4 +94,4 @@ TEST(FoldPadding, ChangesNoBitOfTheReference) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::fold_padding_test

@@ -8,7 +8,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::fuse_conv_pool_test {
 namespace {
 
 Meta meta(Shape shape) { return {Dtype::float32, std::move(shape)}; }
@@ -83,4 +83,4 @@ TEST(FuseConvPool, LeavesOverlappingWindowsAndManyChannels) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::fuse_conv_pool_test

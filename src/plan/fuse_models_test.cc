@@ -12,7 +12,7 @@
 #include "plan/passes.h"
 #include "train/step_trace.h"
 
-namespace pl::test {
+namespace pl::test::fuse_models_test {
 namespace {
 
 struct Figures {
@@ -69,4 +69,4 @@ INSTANTIATE_TEST_SUITE_P(Builtin, FuseModels,
                                          "densenet121", "unet", "gpt-tiny"));
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::fuse_models_test

@@ -10,7 +10,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::fuse_norm_test {
 namespace {
 
 Meta meta(Shape shape) { return {Dtype::float32, std::move(shape)}; }
@@ -230,4 +230,4 @@ TEST(FuseNorm, GivesTheSameBitsAtFiveBudgets) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::fuse_norm_test

@@ -15,7 +15,7 @@
 #include "tests/random_step.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::fuse_pointwise_test {
 namespace {
 
 Meta meta(Shape shape, Dtype dtype = Dtype::float32) { return {dtype, std::move(shape)}; }
@@ -369,4 +369,4 @@ TEST(FusePointwise, LowersTheLeastPlanOfSmallSteps) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::fuse_pointwise_test

@@ -8,7 +8,7 @@
 #include "plan/passes.h"
 #include "train/step_trace.h"
 
-namespace pl {
+namespace pl::gradient_onto_test {
 namespace {
 
 TEST(GradientOnto, AddsTheEmbeddingsGradientToTheTiedHeads) {
@@ -53,4 +53,4 @@ TEST(GradientOnto, LeavesAGradientThatOthersRead) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::gradient_onto_test

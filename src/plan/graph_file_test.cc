@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::graph_file_test {
 namespace {
 
 constexpr const char* kChain =
@@ -159,4 +159,4 @@ TEST(GraphFile, RefusesWhatIsNotAGraph) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::graph_file_test

@@ -11,7 +11,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::loss_head_test {
 namespace {
 
 constexpr Dim kClasses = 1027;
@@ -258,4 +258,4 @@ TEST(LossHead, RowsMapButForTheWeights) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::loss_head_test

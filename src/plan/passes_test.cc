@@ -12,7 +12,7 @@
 #include "trace/gradient.h"
 #include "train/step_trace.h"
 
-namespace pl::test {
+namespace pl::test::passes_test {
 namespace {
 
 Meta meta(Shape shape, Dtype dtype = Dtype::float32) { return {dtype, std::move(shape)}; }
@@ -389,4 +389,4 @@ TEST(Passes, AreListedWithSummariesAndReported) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::passes_test

@@ -8,7 +8,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::relu_bits_test {
 namespace {
 
 Meta meta(Shape shape) { return {Dtype::float32, std::move(shape)}; }
@@ -90,4 +90,4 @@ TEST(ReluBits, MakeTheArenaSmaller) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::relu_bits_test

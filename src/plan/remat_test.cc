@@ -8,7 +8,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::remat_test {
 namespace {
 
 constexpr Bytes kAlignment = 64;
@@ -128,4 +128,4 @@ TEST(Remat, TheValidatorCatchesASolverThatIgnoresIt) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::remat_test

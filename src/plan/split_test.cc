@@ -13,7 +13,7 @@
 #include "tests/random_step.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::split_test {
 namespace {
 
 const Meta kRows{Dtype::float32, Shape{6, 4}};
@@ -259,4 +259,4 @@ TEST(Split, OfAStepWithoutSamplesIsNone) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::split_test

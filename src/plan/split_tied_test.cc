@@ -12,7 +12,7 @@
 #include "tests/graph_run.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::split_tied_test {
 namespace {
 
 constexpr Dim kWidth = 4;
@@ -97,4 +97,4 @@ TEST(SplitOfTiedTables, RefusesToAddEachPartToAConstant) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::split_tied_test

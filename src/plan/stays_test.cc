@@ -14,7 +14,7 @@
 #include "tests/problems.h"
 #include "tests/random_graph.h"
 
-namespace pl::test {
+namespace pl::test::stays_test {
 namespace {
 
 constexpr Bytes kAlignment = 64;
@@ -326,4 +326,4 @@ TEST(ValidateStays, NoticesBytesUsedWhileTheyAreOnTheirWay) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::stays_test

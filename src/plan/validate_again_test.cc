@@ -10,7 +10,7 @@
 #include "tests/problems.h"
 #include "tests/random_graph.h"
 
-namespace pl::test {
+namespace pl::test::validate_again_test {
 namespace {
 
 constexpr Bytes kAlignment = 64;
@@ -206,4 +206,4 @@ TEST(ValidateAgain, NoticesShortenedLivesInRandomPlans) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::validate_again_test

@@ -7,7 +7,7 @@
 #include "plan/split.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::validate_loop_test {
 namespace {
 
 constexpr Bytes kAlignment = 64;
@@ -314,4 +314,4 @@ TEST(ValidateLoop, AcceptsAValueAndItsAliasShared) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::validate_loop_test

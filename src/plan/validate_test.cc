@@ -8,7 +8,7 @@
 #include "tests/graph_run.h"
 #include "tests/random_graph.h"
 
-namespace pl::test {
+namespace pl::test::validate_test {
 namespace {
 
 constexpr Bytes kAlignment = 64;
@@ -302,4 +302,4 @@ TEST(RandomPlans, ComputeTheSameBitsInFloat32) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::validate_test

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-namespace pl {
+namespace pl::value_memory_test {
 namespace {
 
 constexpr Bytes kPage = 4 * kKiB;
@@ -184,4 +184,4 @@ TEST(Buffer, DetachedBytesKeepWhatTheyWere) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::value_memory_test

@@ -11,7 +11,7 @@
 #include "op/functions.h"
 #include "tests/graph_run.h"
 
-namespace pl::test {
+namespace pl::test::gradient_test {
 namespace {
 
 constexpr double kStep = 1e-5, kRelative = 1e-6, kAbsolute = 1e-8;
@@ -329,4 +329,4 @@ TEST(Gradients, OfWeightsComeBeforeThoseOfInputs) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::gradient_test

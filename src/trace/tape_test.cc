@@ -14,7 +14,7 @@
 #include "op/runtime.h"
 #include "trace/gradient.h"
 
-namespace pl {
+namespace pl::tape_test {
 namespace {
 
 Tensor values(Shape shape, const std::vector<double>& list, Dtype dtype = Dtype::float64) {
@@ -345,4 +345,4 @@ TEST(EagerTape, StepsDoNotGrow) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::tape_test

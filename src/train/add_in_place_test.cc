@@ -9,7 +9,7 @@
 #include "train/samples.h"
 #include "train/session.h"
 
-namespace pl::test {
+namespace pl::test::add_in_place_test {
 namespace {
 
 struct Sums {
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Models, AddInPlace,
                          });
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::add_in_place_test

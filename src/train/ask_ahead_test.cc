@@ -10,7 +10,7 @@
 #include "tests/fake_device.h"
 #include "train/session.h"
 
-namespace pl {
+namespace pl::ask_ahead_test {
 namespace {
 
 class AskAhead : public ::testing::Test {
@@ -72,4 +72,4 @@ TEST_F(AskAhead, ARunThatTimesCallsPlansAsOneThatKnowsThem) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::ask_ahead_test

@@ -8,7 +8,7 @@
 #include "plimsoll.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::batch_norm_test {
 namespace {
 
 using test::same_bits;
@@ -149,4 +149,4 @@ TEST(BatchNormalization, SaysWhatItExpects) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::batch_norm_test

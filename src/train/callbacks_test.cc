@@ -14,11 +14,11 @@
 #include "tests/places.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::callbacks_test {
 namespace {
 
-using testing::read_bytes;
-using testing::TempFolder;
+using test::read_bytes;
+using test::TempFolder;
 
 struct Tiny {
   Tiny() : x({Dtype::float32, {8, 2}}), y({Dtype::float32, {8, 1}}), model(Shape{2}, {Dense(1)}) {
@@ -318,4 +318,4 @@ TEST(Callbacks, TheCopyOfEarlyStoppingIsOnTheBill) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::callbacks_test

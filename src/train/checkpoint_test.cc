@@ -14,13 +14,13 @@
 #include "tests/data_files.h"
 #include "train/checkpoint_store.h"
 
-namespace pl {
+namespace pl::checkpoint_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::read_bytes;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::read_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 VariableLayout layout_of(Dim units) {
   return layout_variables(
@@ -272,4 +272,4 @@ TEST(CheckpointWriter, AFailureInTheBackgroundIsToldOnce) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::checkpoint_test

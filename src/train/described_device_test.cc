@@ -11,7 +11,7 @@
 #include "tests/fake_device.h"
 #include "train/session.h"
 
-namespace pl {
+namespace pl::described_device_test {
 namespace {
 
 class DescribedDevice : public ::testing::Test {
@@ -73,4 +73,4 @@ TEST_F(DescribedDevice, FilesThatAreCutOffAreRefused) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::described_device_test

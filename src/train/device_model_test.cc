@@ -12,7 +12,7 @@
 #include "tests/fake_device.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::device_model_test {
 namespace {
 
 using test::pattern;
@@ -536,4 +536,4 @@ TEST(NoDevice, IsSaidWithARemedy) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::device_model_test

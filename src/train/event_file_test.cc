@@ -9,11 +9,11 @@
 #include "base/crc32c.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::event_file_test {
 namespace {
 
-using testing::read_bytes;
-using testing::TempFolder;
+using test::read_bytes;
+using test::TempFolder;
 
 // The messages of a file, each frame's two checksums checked.
 std::vector<std::string> records(const std::string& bytes) {
@@ -79,4 +79,4 @@ TEST(EventFile, GoesOnWhereTheCheckpointWas) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::event_file_test

@@ -10,7 +10,7 @@
 #include "tests/messages.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::fit_dataset_test {
 namespace {
 
 struct Samples {
@@ -173,4 +173,4 @@ TEST(FitDataset, TheLedgerIsOnTheBill) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::fit_dataset_test

@@ -10,7 +10,7 @@
 #include "tests/messages.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::function_test {
 namespace {
 
 using test::same_bits;
@@ -233,4 +233,4 @@ TEST(FunctionBudget, MemoryIsHeldOnlyWhileItRuns) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::function_test

@@ -14,11 +14,11 @@
 #include "tests/messages.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::heads_test {
 namespace {
 
-using testing::hashed_integers;
-using testing::hashed_reals;
+using test::hashed_integers;
+using test::hashed_reals;
 
 constexpr Dtype kWide = Dtype::float64;
 
@@ -284,4 +284,4 @@ TEST(Heads, WhatDoesNotBelongTogetherIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::heads_test

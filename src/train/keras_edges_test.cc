@@ -4,7 +4,7 @@
 #include "plimsoll.h"
 #include "tests/graph_run.h"
 
-namespace pl {
+namespace pl::keras_edges_test {
 namespace {
 
 Tensor floats(Shape shape, double scale = 1) {
@@ -118,4 +118,4 @@ TEST(KerasEdges, ASchedulesOwnTypeIsEnough) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::keras_edges_test

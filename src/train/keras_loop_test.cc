@@ -10,7 +10,7 @@
 #include "tests/messages.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::keras_loop_test {
 namespace {
 
 using test::message_of;
@@ -189,4 +189,4 @@ TEST(KerasLoop, AMistakeInCallIsSaidWhenTheLayerIsBuilt) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::keras_loop_test

@@ -9,7 +9,7 @@
 #include "tests/messages.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::keras_user_test {
 namespace {
 
 using test::message_of;
@@ -407,4 +407,4 @@ TEST(KerasUser, AScaleOfXHoldsForOneFit) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::keras_user_test

@@ -6,7 +6,7 @@
 #include "tests/messages.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::keras_words_test {
 namespace {
 
 using test::pattern;
@@ -102,4 +102,4 @@ TEST(KerasWords, TargetsOfTheOtherKindNameTheLoss) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::keras_words_test

@@ -5,7 +5,7 @@
 #include "model/layers.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::model_bands_test {
 namespace {
 
 constexpr int64_t kSize = 320;
@@ -49,4 +49,4 @@ TEST(ModelBands, TrainsAnImageWithinLessThanItsActivations) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::model_bands_test

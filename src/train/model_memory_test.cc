@@ -8,7 +8,7 @@
 #include "tests/own_process.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::model_memory_test {
 namespace {
 
 // The table at batch size 32, up to the lines that depend on the machine's kernels.
@@ -200,4 +200,4 @@ TEST(ModelMemory, SummaryShowsBytesPerLayer) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::model_memory_test

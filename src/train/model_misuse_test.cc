@@ -11,7 +11,7 @@
 #include "tests/messages.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::model_misuse_test {
 namespace {
 
 struct Samples {
@@ -132,4 +132,4 @@ TEST(Misuse, AWrongShapeInTheMiddleNamesTheLayersPath) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::model_misuse_test

@@ -11,7 +11,7 @@
 #include "data/tensor_source.h"
 #include "model/layers.h"
 
-namespace pl {
+namespace pl::model_test {
 namespace {
 
 // Two interleaved classes of points that a small network can learn.
@@ -307,4 +307,4 @@ TEST(Model, StopsAtALossThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::model_test

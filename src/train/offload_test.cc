@@ -8,7 +8,7 @@
 #include "tests/fake_device.h"
 #include "train/loop.h"
 
-namespace pl {
+namespace pl::offload_test {
 namespace {
 
 using test::FakeDevice;
@@ -151,4 +151,4 @@ TEST(CallTimer, TimesACallWhereThereIsRoom) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::offload_test

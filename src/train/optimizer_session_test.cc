@@ -12,7 +12,7 @@
 #include "train/model.h"
 #include "train/session.h"
 
-namespace pl {
+namespace pl::optimizer_session_test {
 namespace {
 
 constexpr int64_t kBatch = 40960;  // activations are most of the arena
@@ -88,8 +88,8 @@ class OptimizerSession : public ::testing::TestWithParam<Case> {
       const UpdateMoment moment = update_moment(session, step);
       const size_t signature = moment.accumulate ? 1 : 0;
       const auto salt = static_cast<uint32_t>(step);
-      const Tensor x = testing::hashed_reals(salt, {Dtype::float32, {kBatch, 8}}, 0);
-      const Tensor y = testing::hashed_integers(salt + 50, {kBatch}, 5);
+      const Tensor x = test::hashed_reals(salt, {Dtype::float32, {kBatch, 8}}, 0);
+      const Tensor y = test::hashed_integers(salt + 50, {kBatch}, 5);
       std::memcpy(session.input(signature, 0), x.data(), static_cast<size_t>(x.meta().bytes()));
       std::memcpy(session.input(signature, 1), y.data(), static_cast<size_t>(y.meta().bytes()));
       StepParams params{.step = step + 1,
@@ -167,8 +167,8 @@ TEST(OptimizerPlan, HasTheSlotsOnItsBill) {
 }
 
 struct Samples {
-  Tensor x = testing::hashed_reals(1, {Dtype::float32, {40, 64}}, 0);
-  Tensor y = testing::hashed_integers(2, {40}, 8);
+  Tensor x = test::hashed_reals(1, {Dtype::float32, {40, 64}}, 0);
+  Tensor y = test::hashed_integers(2, {40}, 8);
 };
 
 void expect_near(const Tensors& a, const Tensors& b, float tolerance) {
@@ -249,4 +249,4 @@ TEST(MixedFloat16, TrainsNearlyAsFloat32) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::optimizer_session_test

@@ -18,7 +18,7 @@
 #include "tests/counter_hash.h"
 #include "tests/places.h"
 
-namespace pl {
+namespace pl::optimizer_test {
 namespace {
 
 struct Case {
@@ -186,7 +186,7 @@ OptimizerState state_of(const Optimizer& optimizer, Dtype dtype) {
   std::vector<Trained> list;
   for (size_t w = 0; w < weights().size(); ++w)
     list.push_back({weights()[w].path,
-                    testing::hashed_reals(static_cast<uint32_t>(w), {dtype, weights()[w].shape}, 0),
+                    test::hashed_reals(static_cast<uint32_t>(w), {dtype, weights()[w].shape}, 0),
                     {}});
   return initial_state(optimizer, std::move(list));
 }
@@ -194,9 +194,8 @@ OptimizerState state_of(const Optimizer& optimizer, Dtype dtype) {
 Tensors gradients_at(int64_t step, Dtype dtype) {
   Tensors list;
   for (size_t w = 0; w < weights().size(); ++w)
-    list.push_back(
-        testing::hashed_reals(static_cast<uint32_t>(100 * step) + static_cast<uint32_t>(w),
-                              {dtype, weights()[w].shape}, -2));
+    list.push_back(test::hashed_reals(static_cast<uint32_t>(100 * step) + static_cast<uint32_t>(w),
+                                      {dtype, weights()[w].shape}, -2));
   return list;
 }
 
@@ -333,7 +332,7 @@ TEST(Adafactor, TakesGradientsWithDeadRowsAndColumns) {
     gradient.data_as<float>()[i] = i / 4 == 1 || i % 4 == 2 ? 0.0f : 1e-3f;
   const OptimizerRef optimizer = Adafactor();
   OptimizerState state =
-      initial_state(*optimizer, {{"w", testing::hashed_reals(1, {Dtype::float32, {3, 4}}, 0), {}}});
+      initial_state(*optimizer, {{"w", test::hashed_reals(1, {Dtype::float32, {3, 4}}, 0), {}}});
   const Tensor before = state.weights[0].weight;
   apply_gradients(*optimizer, state, {gradient}, 0);
   for (int64_t i = 0; i < 12; ++i) {
@@ -372,4 +371,4 @@ TEST(Optimizer, RefusesOptionsThatContradict) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::optimizer_test

@@ -11,7 +11,7 @@
 #include "tests/places.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::overflow_test {
 namespace {
 
 constexpr Dim kRows = 4, kWidth = 6, kSteps = 8;
@@ -50,7 +50,7 @@ struct Watch : Callback {
 };
 
 TEST(MixedFloat16, GoesOnBehindOverflowsAsKeras) {
-  const Json answers = parse_json(testing::read_bytes(test::golden("keras_overflow.json")), "json");
+  const Json answers = parse_json(test::read_bytes(test::golden("keras_overflow.json")), "json");
   const Tensor x = pattern({kSteps * kRows, kWidth}, 0.5, 1),
                y = pattern({kSteps * kRows, 1}, 0.25, 1);
   y.data_as<float>()[2 * kRows + 1] = 1e6f;  // its gradient is infinite in float16
@@ -87,4 +87,4 @@ TEST(MixedFloat16, GoesOnBehindOverflowsAsKeras) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::overflow_test

@@ -9,7 +9,7 @@
 #include "tests/patterns.h"
 #include "train/step_trace.h"
 
-namespace pl {
+namespace pl::policy_test {
 namespace {
 
 using test::pattern;
@@ -188,4 +188,4 @@ TEST(WhatIf, LeavesOutWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::policy_test

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace pl {
+namespace pl::python_format_test {
 namespace {
 
 // Right-hand sides are Python's own answers.
@@ -42,4 +42,4 @@ TEST(PythonFormat, Repr) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::python_format_test

@@ -13,7 +13,7 @@
 #include "train/function.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::random_test {
 namespace {
 
 std::vector<double> moments_of(const Tensor& x) {
@@ -275,4 +275,4 @@ TEST(Seeds, OfInitializersNameTheirNumbers) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::random_test

@@ -7,7 +7,7 @@
 #include "plimsoll.h"
 #include "tests/messages.h"
 
-namespace pl {
+namespace pl::recurrent_test {
 namespace {
 
 // 48 sequences of 12 numbers; the class says whether the third is positive.
@@ -96,4 +96,4 @@ TEST(Recurrent, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::recurrent_test

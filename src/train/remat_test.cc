@@ -12,7 +12,7 @@
 #include "tests/own_process.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::remat_test {
 namespace {
 
 Tensor numbers(const Meta& meta, int64_t classes = 0) {
@@ -187,4 +187,4 @@ TEST(RematTraining, ANameThatMatchesNothingIsRefused) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::remat_test

@@ -15,11 +15,11 @@
 #include "tests/data_files.h"
 #include "train/model.h"
 
-namespace pl {
+namespace pl::resume_test {
 namespace {
 
-using testing::read_bytes;
-using testing::TempFolder;
+using test::read_bytes;
+using test::TempFolder;
 
 constexpr int64_t kSamples = 50, kEpochs = 4;  // 3 steps an epoch beside validation
 
@@ -139,12 +139,12 @@ TEST(Resume, ADamagedBackupIsRefusedAndTheModelUntouched) {
     if (entry.path().extension() == ".safetensors") {
       std::string bytes = read_bytes(entry.path().string());
       bytes.back() = static_cast<char>(bytes.back() ^ 1);
-      testing::write_bytes(entry.path().string(), bytes);
+      test::write_bytes(entry.path().string(), bytes);
     }
   const Data50 data;
   Sequential model = make_model();
   const Tensors before = model.get_weights();
-  testing::expect_data_error(
+  test::expect_data_error(
       [&] {
         model.fit(
             data.x, data.y,
@@ -159,7 +159,7 @@ TEST(Resume, OtherSettingsAreRefused) {
   EXPECT_THROW(attempt(folder, 9, {.save_freq = 2}), std::runtime_error);
   const Data50 data;
   Sequential model = make_model();
-  testing::expect_data_error(
+  test::expect_data_error(
       [&] {
         model.fit(data.x, data.y,
                   {.batch_size = 10,
@@ -230,8 +230,8 @@ TEST(Resume, ModelsSaveAndLoadTheirWholeState) {
             0);
   Sequential other(Shape{6}, {Dense(9), Dense(3, {.activation = "softmax"})});
   other.compile({.optimizer = Adam(), .loss = "sparse_categorical_crossentropy"});
-  testing::expect_data_error([&] { other.load_checkpoint(folder / "c"); }, "dense/kernel");
+  test::expect_data_error([&] { other.load_checkpoint(folder / "c"); }, "dense/kernel");
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::resume_test

@@ -7,7 +7,7 @@
 #include "tests/eager_runs.h"
 #include "tests/own_process.h"
 
-namespace pl {
+namespace pl::run_eagerly_test {
 namespace {
 
 using test::expect_same_bits;
@@ -80,4 +80,4 @@ TEST(RunEagerly, StaysWithinTheBudgetOrSaysSo) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::run_eagerly_test

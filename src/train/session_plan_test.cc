@@ -7,7 +7,7 @@
 #include "tests/graph_run.h"
 #include "train/session.h"
 
-namespace pl::test {
+namespace pl::test::session_plan_test {
 namespace {
 
 class SessionBudgets : public ::testing::TestWithParam<const char*> {
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Models, SessionBudgets, ::testing::Values("mlp", "mnist
                          });
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::session_plan_test

@@ -8,7 +8,7 @@
 #include "plimsoll.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::shared_weights_test {
 namespace {
 
 using test::pattern;
@@ -300,4 +300,4 @@ TEST(SharedWeights, ModelsInsideAreBuiltByWhatTheyGet) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::shared_weights_test

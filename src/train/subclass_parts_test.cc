@@ -9,7 +9,7 @@
 #include "tests/messages.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::subclass_parts_test {
 namespace {
 
 using test::message_of;
@@ -342,4 +342,4 @@ TEST(SubclassParts, MessagesNameLayersAndRemedies) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::subclass_parts_test

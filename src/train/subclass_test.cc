@@ -8,7 +8,7 @@
 #include "plimsoll.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::subclass_test {
 namespace {
 
 using test::pattern;
@@ -278,4 +278,4 @@ TEST(LayerRef, TakesLayersOfOnesOwn) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::subclass_test

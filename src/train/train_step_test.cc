@@ -8,7 +8,7 @@
 #include "tests/own_process.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::train_step_test {
 namespace {
 
 using test::pattern;
@@ -405,4 +405,4 @@ TEST(TrainStep, MisuseIsNamed) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::train_step_test

@@ -7,7 +7,7 @@
 #include "tests/messages.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::train_step_updates_test {
 namespace {
 
 using test::pattern;
@@ -128,4 +128,4 @@ TEST(Updates, OfWhatScalesOrAccumulatesAreOneAStep) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::train_step_updates_test

@@ -7,7 +7,7 @@
 #include "plimsoll.h"
 #include "tests/messages.h"
 
-namespace pl {
+namespace pl::transformer_test {
 namespace {
 
 Tensor tokens(Shape shape, int32_t step, int32_t below) {
@@ -209,4 +209,4 @@ TEST(Transformer, RefusesLayersThatDoNotFitTogether) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::transformer_test

@@ -7,7 +7,7 @@
 #include "plimsoll.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl {
+namespace pl::inputs_test {
 namespace {
 
 class DISABLED_CudaInputs : public CudaTest {};
@@ -50,4 +50,4 @@ TEST_F(DISABLED_CudaInputs, Ahead) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::inputs_test

@@ -9,7 +9,7 @@
 #include "tests/eager_runs.h"
 #include "tests/patterns.h"
 
-namespace pl {
+namespace pl::model_test {
 namespace {
 
 using test::pattern;
@@ -276,4 +276,4 @@ TEST_F(CudaModelTest, ModelsOnValues) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::model_test

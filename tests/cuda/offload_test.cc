@@ -5,7 +5,7 @@
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl {
+namespace pl::offload_test {
 namespace {
 
 struct Offloaded {
@@ -96,4 +96,4 @@ TEST_F(CudaOffload, OffMeansOff) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::offload_test

@@ -10,7 +10,7 @@
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl {
+namespace pl::profile_test {
 namespace {
 
 struct Total {
@@ -93,4 +93,4 @@ TEST_F(DISABLED_CudaProfile, Step) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::profile_test

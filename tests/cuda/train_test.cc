@@ -7,7 +7,7 @@
 #include "cli/run_setup.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl {
+namespace pl::train_test {
 namespace {
 
 struct Trained {
@@ -143,4 +143,4 @@ TEST_F(CudaTrainTest, MemoryGoesBack) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::train_test

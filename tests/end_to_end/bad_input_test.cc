@@ -5,13 +5,13 @@
 #include "data/safetensors.h"
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::bad_input_test {
 namespace {
 
-using ::pl::testing::little;
-using ::pl::testing::npy_of;
-using ::pl::testing::write_bytes;
-using ::pl::testing::zip;
+using ::pl::test::little;
+using ::pl::test::npy_of;
+using ::pl::test::write_bytes;
+using ::pl::test::zip;
 
 // With and without --json; `part` must be in the message.
 void expect_refused(const Words& words, const std::string& part, int exit = 2) {
@@ -135,7 +135,7 @@ std::string images(const TempFolder& folder, const std::string& shape, size_t el
 }
 
 TEST(BadData, IsRefused) {
-  const ::pl::testing::TempCache folder;
+  const ::pl::test::TempCache folder;
   auto train = [&](const std::string& file, const char* part, const char* model = "mnist-cnn") {
     expect_refused({"train", model, "--data", file, "--steps", "1"}, part);
     expect_refused({"plan", model, "--data", file}, part);
@@ -175,7 +175,7 @@ TEST(BadWeights, AreRefused) {
   const TempFolder folder;
   const std::string good = folder / "good.safetensors";
   ASSERT_EQ(plimsoll({"train", "mlp", "--steps", "1", "--save-weights", good}).exit, 0);
-  const std::string bytes = ::pl::testing::read_bytes(good);
+  const std::string bytes = ::pl::test::read_bytes(good);
   auto train = [&](const std::string& file, const char* part) {
     expect_refused({"train", "mlp", "--steps", "1", "--weights", file}, part);
   };
@@ -279,4 +279,4 @@ TEST(Help, TeachesAndSucceeds) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::bad_input_test

@@ -3,7 +3,7 @@
 
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::budget_test {
 namespace {
 
 struct Case {
@@ -128,4 +128,4 @@ TEST(Plan, LooksAtHugeBatches) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::budget_test

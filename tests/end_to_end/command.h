@@ -20,7 +20,7 @@ namespace pl::test {
 inline constexpr bool kSanitized = PLIMSOLL_SANITIZED;
 
 using Words = std::vector<std::string>;
-using ::pl::testing::TempFolder;
+using ::pl::test::TempFolder;
 
 struct Finished {
   int exit = -1;   // -1: ended by a signal
@@ -70,8 +70,8 @@ inline Finished run_words(const Words& words, const TempFolder& folder) {
   Finished result;
   if (WIFEXITED(status)) result.exit = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
-  result.out = ::pl::testing::read_bytes(out);
-  result.err = ::pl::testing::read_bytes(err);
+  result.out = ::pl::test::read_bytes(out);
+  result.err = ::pl::test::read_bytes(err);
   return result;
 }
 
@@ -93,7 +93,7 @@ inline Finished plimsoll_measured(const Words& arguments, const Words& through =
   words.insert(words.end(), arguments.begin(), arguments.end());
   Finished result = run_words(words, folder);
   EXPECT_EQ(result.exit, 0) << "peak itself: " << result.err;
-  const Json json = parse_json(::pl::testing::read_bytes(report), "peak");
+  const Json json = parse_json(::pl::test::read_bytes(report), "peak");
   result.exit = static_cast<int>(json.at("exit", "peak").as_integer("exit"));
   result.signal = static_cast<int>(json.at("signal", "peak").as_integer("signal"));
   result.peak = json.at("peak_bytes", "peak").as_integer("peak_bytes");

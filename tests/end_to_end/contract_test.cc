@@ -3,7 +3,7 @@
 
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::contract_test {
 namespace {
 
 using Kind = Json::Kind;
@@ -245,10 +245,10 @@ TEST(RunFolder, HoldsPlanLogAndWeights) {
   const std::string run = folder / "runs/one";
   const Finished done = plimsoll({"train", "mlp", "--steps", "2", "--json", "--run", run});
   ASSERT_EQ(done.exit, 0) << done.err;
-  expect_plan(parse_json(::pl::testing::read_bytes(run + "/plan.json"), "plan.json"));
-  EXPECT_EQ(::pl::testing::read_bytes(run + "/log.jsonl"), done.out);
-  EXPECT_GT(::pl::testing::read_bytes(run + "/weights.safetensors").size(), 4u * 669706u);
+  expect_plan(parse_json(::pl::test::read_bytes(run + "/plan.json"), "plan.json"));
+  EXPECT_EQ(::pl::test::read_bytes(run + "/log.jsonl"), done.out);
+  EXPECT_GT(::pl::test::read_bytes(run + "/weights.safetensors").size(), 4u * 669706u);
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::contract_test

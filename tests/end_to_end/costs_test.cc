@@ -5,7 +5,7 @@
 
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::costs_test {
 namespace {
 
 // Every other test plans with nominal costs, so that plans do not depend on what ran before.
@@ -26,7 +26,7 @@ class Costs : public ::testing::Test {
     std::error_code none;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "cache", none))
       if (entry.path().filename().string().starts_with("costs-"))
-        return ::pl::testing::read_bytes(entry.path());
+        return ::pl::test::read_bytes(entry.path());
     return "";
   }
 
@@ -93,4 +93,4 @@ TEST_F(Costs, ADamagedTableIsMadeAnew) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::costs_test

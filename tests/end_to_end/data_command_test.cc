@@ -1,10 +1,10 @@
 // `plimsoll data`: a pipeline alone, within its budget.
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::data_command_test {
 namespace {
 
-using ::pl::testing::write_bytes;
+using ::pl::test::write_bytes;
 
 TEST(DataCommand, SaysHowFastSamplesComeAndWhatTheyHold) {
   const Finished done =
@@ -31,7 +31,7 @@ TEST(DataCommand, RefusesWhatCannotBe) {
 
 TEST(DataCommand, NoSamplesAreAnError) {
   const TempFolder folder;
-  ::pl::testing::write_bytes(folder / "empty.txt", "");
+  ::pl::test::write_bytes(folder / "empty.txt", "");
   const Finished done = plimsoll({"data", folder / "empty.txt"});
   EXPECT_EQ(done.exit, 2);
   EXPECT_NE(done.err.find("expected samples, received none"), std::string::npos) << done.err;
@@ -44,7 +44,7 @@ TEST(PlanCommand, CallsAreOfADevice) {
 }
 
 TEST(DataCommand, ReadsLines) {
-  const ::pl::testing::TempFolder folder;
+  const ::pl::test::TempFolder folder;
   write_bytes(folder / "a.txt", "one\ntwo\nthree\n");
   const Finished done = plimsoll({"data", folder / "a.txt", "--epochs", "2", "--json"});
   ASSERT_EQ(done.exit, 0) << done.err;
@@ -55,8 +55,8 @@ TEST(DataCommand, MakesSyntheticSamplesAndReadsArrays) {
   const Finished made = plimsoll({"data", "synthetic", "--input", "8x8x3", "--json"});
   ASSERT_EQ(made.exit, 0) << made.err;
   EXPECT_EQ(parse_json(made.out, "data").at("samples", "data").as_integer("samples"), 10'000);
-  const ::pl::testing::TempFolder folder;
-  write_bytes(folder / "x.npy", ::pl::testing::npy_of("<f4", "(5, 2)", std::string(40, '\0')));
+  const ::pl::test::TempFolder folder;
+  write_bytes(folder / "x.npy", ::pl::test::npy_of("<f4", "(5, 2)", std::string(40, '\0')));
   const Finished read = plimsoll({"data", folder / "x.npy", "--json"});
   ASSERT_EQ(read.exit, 0) << read.err;
   EXPECT_EQ(parse_json(read.out, "data").at("samples", "data").as_integer("samples"), 5);
@@ -68,23 +68,23 @@ TEST(DataCommand, SaysWhatIsMissing) {
   EXPECT_NE(none.err.find("'/nowhere/photos'"), std::string::npos) << none.err;
   EXPECT_NE(none.err.find("does not exist"), std::string::npos) << none.err;
   EXPECT_EQ(none.err.find("--data:"), std::string::npos) << none.err;
-  const ::pl::testing::TempFolder folder;
+  const ::pl::test::TempFolder folder;
   const Finished empty = plimsoll({"data", folder.path()});
   EXPECT_EQ(empty.exit, 2);
   EXPECT_NE(empty.err.find("JPEG, PNG or BMP"), std::string::npos) << empty.err;
 }
 
 TEST(DataCommand, WritesAPageThatNeedsNoOther) {
-  const ::pl::testing::TempFolder folder;
+  const ::pl::test::TempFolder folder;
   std::filesystem::create_directories(folder / "photos/cat");
   for (const char* name : {"photos/cat/a.bmp", "photos/cat/b.bmp", "photos/cat/c.bmp"})
     write_bytes(folder / name,
-                ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp")));
+                ::pl::test::read_bytes(::pl::test::golden_file("formats/pillow_RGB.bmp")));
   const std::string page = folder / "page.html";
   const Finished done = plimsoll({"data", folder / "photos", "--input", "16x16x3", "--batch", "2",
                                   "--memory", "16MiB", "--html", page});
   ASSERT_EQ(done.exit, 0) << done.err;
-  const std::string html = ::pl::testing::read_bytes(page);
+  const std::string html = ::pl::test::read_bytes(page);
   size_t pictures = 0;
   for (size_t at = 0;
        (at = html.find("data:image/png;base64,iVBORw0KGgo", at)) != std::string::npos; ++at)
@@ -97,7 +97,7 @@ TEST(DataCommand, WritesAPageThatNeedsNoOther) {
   // Lines of text are shown as such, and what is in them stays text.
   write_bytes(folder / "a.txt", "<b>one</b>\n\xFF\n");
   ASSERT_EQ(plimsoll({"data", folder / "a.txt", "--html", page}).exit, 0);
-  EXPECT_NE(::pl::testing::read_bytes(page).find("&lt;b&gt;one"), std::string::npos);
+  EXPECT_NE(::pl::test::read_bytes(page).find("&lt;b&gt;one"), std::string::npos);
   EXPECT_EQ(plimsoll({"data", folder / "a.txt", "--html", "/nowhere/page.html"}).exit, 2);
 }
 
@@ -120,17 +120,17 @@ int64_t samples_of(const Finished& done) {
 }
 
 TEST(DataCommand, ReadsEveryKindOfFile) {
-  const ::pl::testing::TempCache folder;
+  const ::pl::test::TempCache folder;
   const auto data = [&](const std::string& source, const std::string& batch = "2") {
     return samples_of(plimsoll({"data", source, "--input", "8x8x3", "--batch", batch, "--json"}));
   };
   const auto sized = [](size_t bytes) { return std::string(bytes, '\1'); };
   write_bytes(folder / "a.csv", "a,name,b\n1,x,2\n3,y,4\n5,z,6\n");
   write_bytes(folder / "bare.csv", "1,2\n3,4\n");
-  write_bytes(folder / "x.npy", ::pl::testing::npy_of("<f4", "(5, 2)", std::string(40, '\0')));
+  write_bytes(folder / "x.npy", ::pl::test::npy_of("<f4", "(5, 2)", std::string(40, '\0')));
   write_bytes(folder / "c.bin", sized(3073 * 4));
-  const std::string header = std::string("\0\0\x08\x03", 4) + ::pl::testing::big(7) +
-                             ::pl::testing::big(2) + ::pl::testing::big(2);
+  const std::string header =
+      std::string("\0\0\x08\x03", 4) + ::pl::test::big(7) + ::pl::test::big(2) + ::pl::test::big(2);
   write_bytes(folder / "x-ubyte", header + sized(28));
   write_bytes(folder / "x.idx", header + sized(28));
   EXPECT_EQ(data(folder / "a.csv"), 3);
@@ -139,15 +139,15 @@ TEST(DataCommand, ReadsEveryKindOfFile) {
   EXPECT_EQ(data(folder / "c.bin"), 4);
   EXPECT_EQ(data(folder / "x-ubyte"), 7);
   EXPECT_EQ(data(folder / "x.idx"), 7);
-  EXPECT_GT(data(::pl::testing::golden_file("formats/tf.tfrecord")), 0);
+  EXPECT_GT(data(::pl::test::golden_file("formats/tf.tfrecord")), 0);
   const std::string image =
-      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp"));
+      ::pl::test::read_bytes(::pl::test::golden_file("formats/pillow_RGB.bmp"));
   std::filesystem::create_directory(folder / "shards");
   for (const char* name : {"shards/0.tar", "shards/1.tar"}) {
     std::string tar;
     for (const char* key : {"s0", "s1", "s2"})
-      tar += ::pl::testing::tar_entry(key + std::string(".bmp"), image) +
-             ::pl::testing::tar_entry(key + std::string(".cls"), "1\n");
+      tar += ::pl::test::tar_entry(key + std::string(".bmp"), image) +
+             ::pl::test::tar_entry(key + std::string(".cls"), "1\n");
     write_bytes(folder / name, tar + std::string(1024, '\0'));
   }
   EXPECT_EQ(data(folder / "shards/0.tar"), 3);
@@ -171,7 +171,7 @@ TEST(DataCommand, ReadsEveryKindOfFile) {
 }
 
 TEST(DataCommand, BatchesLines) {
-  const ::pl::testing::TempFolder folder;
+  const ::pl::test::TempFolder folder;
   write_bytes(folder / "a.txt", "one\ntwo\nthree\nfour\nfive\n");
   const Finished done = plimsoll({"data", folder / "a.txt", "--batch", "2", "--json"});
   EXPECT_EQ(samples_of(done), 5);
@@ -180,7 +180,7 @@ TEST(DataCommand, BatchesLines) {
 }
 
 TEST(DataCommand, NamesAllThatItReads) {
-  const ::pl::testing::TempFolder folder;
+  const ::pl::test::TempFolder folder;
   write_bytes(folder / "a.xyz", "what");
   const Finished done = plimsoll({"data", folder / "a.xyz"});
   EXPECT_EQ(done.exit, 2);
@@ -194,9 +194,9 @@ TEST(DataCommand, NamesAllThatItReads) {
 }
 
 TEST(DataCommand, StopsAtDamageOrSkipsAndNamesIt) {
-  const ::pl::testing::TempFolder folder;
+  const ::pl::test::TempFolder folder;
   const std::string image =
-      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp"));
+      ::pl::test::read_bytes(::pl::test::golden_file("formats/pillow_RGB.bmp"));
   for (const char* name : {"photos/a", "photos/b"})
     std::filesystem::create_directories(folder / name);
   for (int i = 0; i < 6; ++i)
@@ -231,10 +231,10 @@ TEST(DataCommand, StopsAtDamageOrSkipsAndNamesIt) {
 
 // Damage that shows while archives, records and tables are opened.
 TEST(DataCommand, SkipsWhatCannotBeIndexed) {
-  const ::pl::testing::TempFolder folder;
-  using ::pl::testing::tar_entry;
+  const ::pl::test::TempFolder folder;
+  using ::pl::test::tar_entry;
   const std::string image =
-      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/pillow_RGB.bmp"));
+      ::pl::test::read_bytes(::pl::test::golden_file("formats/pillow_RGB.bmp"));
   const std::string end(1024, '\0');
   std::filesystem::create_directories(folder / "shards");
   write_bytes(folder / "shards/0.tar", tar_entry("a.bmp", image) + tar_entry("a.cls", "0") +
@@ -269,7 +269,7 @@ TEST(DataCommand, SkipsWhatCannotBeIndexed) {
   EXPECT_NE(tables.out.find("0.csv"), std::string::npos) << tables.out;
   EXPECT_EQ(plimsoll({"data", folder / "*.csv"}).exit, 2);
   const std::string records =
-      ::pl::testing::read_bytes(::pl::testing::golden_file("formats/tf.tfrecord"));
+      ::pl::test::read_bytes(::pl::test::golden_file("formats/tf.tfrecord"));
   write_bytes(folder / "cut.tfrecord", records.substr(0, records.size() - 3));
   const Finished cut = plimsoll({"data", folder / "cut.tfrecord", "--json", "--on-error", "skip"});
   EXPECT_EQ(samples_of(cut), 2) << cut.err;
@@ -277,4 +277,4 @@ TEST(DataCommand, SkipsWhatCannotBeIndexed) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::data_command_test

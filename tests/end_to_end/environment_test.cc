@@ -5,7 +5,7 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::environment_test {
 namespace {
 
 // Runs a line of shell in which $P is plimsoll.
@@ -104,4 +104,4 @@ TEST(Environment, ManyEpochsTakeNoMoreMemory) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::environment_test

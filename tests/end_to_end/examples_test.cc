@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::examples_test {
 namespace {
 
 std::string output_of(const std::string& name, const std::string& words = "") {
@@ -169,4 +169,4 @@ TEST_F(ExamplesOnFashionMnist, Mnist) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::examples_test

@@ -5,7 +5,7 @@
 #include "tests/end_to_end/command.h"
 #include "tests/image_files.h"
 
-namespace pl::test {
+namespace pl::test::folder_train_test {
 namespace {
 
 // 2 classes of 5 JPEGs, each of another size.
@@ -15,7 +15,7 @@ void make_photos(const TempFolder& folder) {
     for (int i = 0; i < 5; ++i) {
       const int64_t height = 230 + 37 * i, width = 400 - 31 * i;
       std::ofstream(folder / name + "/" + std::to_string(i) + ".jpg", std::ios::binary)
-          << testing::jpeg(testing::gradient(height, width), height, width, 3, i == 3);
+          << test::jpeg(test::gradient(height, width), height, width, 3, i == 3);
     }
   }
 }
@@ -46,4 +46,4 @@ TEST(FolderTraining, AFileThatIsNoImageIsNamedBeforeTheFirstStep) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::folder_train_test

@@ -4,7 +4,7 @@
 
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::frontier_test {
 namespace {
 
 struct Case {
@@ -47,4 +47,4 @@ INSTANTIATE_TEST_SUITE_P(Plan, HalfTheTransientArena, ::testing::ValuesIn(kCases
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::frontier_test

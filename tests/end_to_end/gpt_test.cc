@@ -6,10 +6,10 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::gpt_test {
 namespace {
 
-using ::pl::testing::little;
+using ::pl::test::little;
 
 uint32_t hashed(uint32_t salt, uint32_t i) {
   uint32_t x = i + salt * 0x9E3779B1u;
@@ -62,9 +62,8 @@ void write_tokens(uint32_t salt, int64_t batch, int64_t length, uint32_t vocabul
       if (t > 0) y += token;
     }
   const std::string shape = "(" + std::to_string(batch) + ", " + std::to_string(length) + ")";
-  ::pl::testing::write_bytes(
-      path, ::pl::testing::zip({{"x.npy", ::pl::testing::npy_of("<i4", shape, x)},
-                                {"y.npy", ::pl::testing::npy_of("<i4", shape, y)}}));
+  ::pl::test::write_bytes(path, ::pl::test::zip({{"x.npy", ::pl::test::npy_of("<i4", shape, x)},
+                                                 {"y.npy", ::pl::test::npy_of("<i4", shape, y)}}));
 }
 
 std::vector<double> step_losses(const Finished& done) {
@@ -77,7 +76,7 @@ std::vector<double> step_losses(const Finished& done) {
 
 void expect_agreement(size_t index, double tolerance) {
   const Json answers =
-      parse_json(::pl::testing::read_bytes(::pl::test::golden("torch_gpt.json")), "torch_gpt.json");
+      parse_json(::pl::test::read_bytes(::pl::test::golden("torch_gpt.json")), "torch_gpt.json");
   const Json& one = answers.at("cases", "answers").as_array("cases")[index];
   const std::string dtype = one.at("dtype", "case").as_string("dtype");
   const int64_t batch = integer_at(one, "batch"), length = integer_at(one, "length");
@@ -127,7 +126,7 @@ std::string rhyme(int lines) {
 
 TEST(Gpt, LearnsATextAndReportsItsLastTenth) {
   const TempFolder folder;
-  ::pl::testing::write_bytes(folder / "rhyme.txt", rhyme(60));
+  ::pl::test::write_bytes(folder / "rhyme.txt", rhyme(60));
   const Finished done =
       plimsoll({"train", "gpt-tiny", "--input", "24", "--batch", "4", "--epochs", "3", "--data",
                 folder / "rhyme.txt", "--save-weights", folder / "w.safetensors", "--json"});
@@ -157,9 +156,9 @@ TEST(Gpt, RefusesTextsThatItCannotRead) {
     EXPECT_EQ(done.exit, 2) << done.err;
     EXPECT_NE(done.err.find(part), std::string::npos) << done.err;
   };
-  ::pl::testing::write_bytes(folder / "empty.txt", "");
-  ::pl::testing::write_bytes(folder / "short.txt", rhyme(1));
-  ::pl::testing::write_bytes(folder / "text.txt", rhyme(80));
+  ::pl::test::write_bytes(folder / "empty.txt", "");
+  ::pl::test::write_bytes(folder / "short.txt", rhyme(1));
+  ::pl::test::write_bytes(folder / "text.txt", rhyme(80));
   refused({"train", "gpt-tiny", "--data", folder / "empty.txt"}, "257 characters");
   refused({"train", "gpt-tiny", "--data", folder / "short.txt"}, "257 characters");
   refused({"train", "gpt-tiny", "--data", folder / "none.txt"}, "none.txt");
@@ -183,4 +182,4 @@ TEST(Gpt, ModelsListsWeightsUnderGpt2sNames) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::gpt_test

@@ -11,7 +11,7 @@
 #include "plimsoll.h"
 #include "tests/keras_program.h"
 
-namespace pl::test {
+namespace pl::test::keras_captions_test {
 namespace {
 
 class EncoderBlock : public Layer {
@@ -168,4 +168,4 @@ TEST(KerasPrograms, ImageCaptioning) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_captions_test

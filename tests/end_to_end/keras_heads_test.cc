@@ -15,17 +15,17 @@
 #include "tests/places.h"
 #include "trace/gradient.h"
 
-namespace pl::test {
+namespace pl::test::keras_heads_test {
 namespace {
 
-using ::pl::testing::hashed_integers;
-using ::pl::testing::hashed_reals;
+using ::pl::test::hashed_integers;
+using ::pl::test::hashed_reals;
 
 constexpr uint32_t kY = 1, kP = 2, kW = 3;
 
 const Json& answers() {
   static const Json json = parse_json(
-      ::pl::testing::read_bytes(::pl::test::golden("keras_heads.json")), "keras_heads.json");
+      ::pl::test::read_bytes(::pl::test::golden("keras_heads.json")), "keras_heads.json");
   return json;
 }
 
@@ -350,7 +350,7 @@ TEST(KerasHeads, MasksOfPredictions) {
     value *= hashed(2, i / 3) % 2;
     if (i / 3 % 4 == 0) value = first.data_as<double>()[i / 12 * 3 + i % 3];
   }
-  const Json answers = parse_json(::pl::testing::read_bytes(::pl::test::golden("keras_masks.json")),
+  const Json answers = parse_json(::pl::test::read_bytes(::pl::test::golden("keras_masks.json")),
                                   "keras_masks.json");
   for (const Case& c : cases)
     for (int64_t split : {0, 2}) {
@@ -372,4 +372,4 @@ TEST(KerasHeads, MasksOfPredictions) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_heads_test

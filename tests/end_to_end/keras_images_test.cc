@@ -6,7 +6,7 @@
 #include "plimsoll.h"
 #include "tests/keras_answers.h"
 
-namespace pl::test {
+namespace pl::test::keras_images_test {
 namespace {
 
 constexpr const char* kAnswers = "keras_images.json";
@@ -135,4 +135,4 @@ TEST(KerasImages, SayWhichInputIsWrong) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_images_test

@@ -3,7 +3,7 @@
 // says what the numbers are; the networks here have its names.
 #include "tests/keras_layer_case.h"
 
-namespace pl::test {
+namespace pl::test::keras_layers2_test {
 namespace {
 
 constexpr const char* kFile = "keras_layers2.json";
@@ -286,4 +286,4 @@ TEST(KerasLayers2, RegularizersAndConstraintsWhileTraining) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_layers2_test

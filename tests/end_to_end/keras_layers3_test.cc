@@ -3,7 +3,7 @@
 // have its names.
 #include "tests/keras_layer_case.h"
 
-namespace pl::test {
+namespace pl::test::keras_layers3_test {
 namespace {
 
 constexpr const char* kFile = "keras_layers3.json";
@@ -184,4 +184,4 @@ TEST(KerasLayers3, MetricsOfSeveralNumbers) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_layers3_test

@@ -3,7 +3,7 @@
 // tests/golden/keras_layers4.py made the answers; the networks here have its names.
 #include "tests/keras_layer_case.h"
 
-namespace pl::test {
+namespace pl::test::keras_layers4_test {
 namespace {
 
 constexpr const char* kFile = "keras_layers4.json";
@@ -214,4 +214,4 @@ TEST(KerasLayers4, StatesGoOnFromBatchToBatch) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_layers4_test

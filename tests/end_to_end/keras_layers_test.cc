@@ -6,7 +6,7 @@
 #include "plimsoll.h"
 #include "tests/keras_answers.h"
 
-namespace pl::test {
+namespace pl::test::keras_layers_test {
 namespace {
 
 Model tokens_network() {
@@ -71,4 +71,4 @@ TEST(KerasLayers, BatchNormalizationWhileTrainingAndByMovingAverages) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_layers_test

@@ -15,15 +15,15 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::keras_models_test {
 namespace {
 
-using ::pl::testing::hashed_integers;
-using ::pl::testing::hashed_reals;
+using ::pl::test::hashed_integers;
+using ::pl::test::hashed_reals;
 
 constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
-std::string golden(const char* name) { return ::pl::testing::read_bytes(::pl::test::golden(name)); }
+std::string golden(const char* name) { return ::pl::test::read_bytes(::pl::test::golden(name)); }
 
 std::string dims_text(const Shape& shape) {
   std::string out;
@@ -61,7 +61,7 @@ TEST(KerasModels, HaveTheSameLayersAndWeights) {
       int64_t parameters = 0;
       words >> model >> input >> parameters;
       const BuiltinModel& builtin = find_builtin(model);
-      EXPECT_EQ(builtin.input, ::pl::testing::shape_from(input));
+      EXPECT_EQ(builtin.input, ::pl::test::shape_from(input));
       const Network network = builtin.build(builtin.input, builtin.classes);
       EXPECT_EQ(network.parameters(), parameters) << model;
       for (const auto& call : network.calls()) ours[call.layer->name] = line_of(call);
@@ -187,4 +187,4 @@ TEST(Unet, TrainsOnSyntheticMasks) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_models_test

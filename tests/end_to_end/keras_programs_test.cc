@@ -11,7 +11,7 @@
 #include "tests/keras_program.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::keras_programs_test {
 namespace {
 
 void apply(Optimizer& optimizer, GradientTape& tape, const Tensor& loss,
@@ -137,7 +137,7 @@ TEST(KerasPrograms, GanWithAGradientPenalty) {
 }
 
 TEST(KerasPrograms, SlopesOfAPenaltyThroughBatchNormalization) {
-  const Json wanted = parse_json(testing::read_bytes(golden("keras_second.json")), "second");
+  const Json wanted = parse_json(test::read_bytes(golden("keras_second.json")), "second");
   Sequential model = critic(true);
   settle(model);
   const Tensor x = wave({8, 8, 8, 1}, 0);
@@ -343,4 +343,4 @@ TEST(KerasPrograms, CallbacksTogether) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_programs_test

@@ -3,7 +3,7 @@
 // names.
 #include "tests/keras_layer_case.h"
 
-namespace pl::test {
+namespace pl::test::keras_rnn_test {
 namespace {
 
 constexpr const char* kFile = "keras_rnn.json";
@@ -173,4 +173,4 @@ TEST(KerasRnn, TenLossesOfPaddedNextTokens) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_rnn_test

@@ -10,7 +10,7 @@
 #include "tests/data_files.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::keras_targets_test {
 namespace {
 
 constexpr Dim kBatch = 6;
@@ -37,7 +37,7 @@ struct Case {
 
 std::vector<Case> cases() {
   static const Json json =
-      parse_json(testing::read_bytes(golden("keras_targets.json")), "keras_targets.json");
+      parse_json(test::read_bytes(golden("keras_targets.json")), "keras_targets.json");
   std::vector<Case> list;
   for (const Json& each : json.as_array("cases")) {
     const Json& weights = each.at("weights", "case");
@@ -179,4 +179,4 @@ TEST(KerasTargets, ValidationDataMayDifferByALastDimensionOfOne) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_targets_test

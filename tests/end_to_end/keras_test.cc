@@ -6,10 +6,10 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::keras_test {
 namespace {
 
-using ::pl::testing::little;
+using ::pl::test::little;
 
 uint32_t hashed(uint32_t salt, uint32_t i) {
   uint32_t x = i + salt * 0x9E3779B1u;
@@ -40,7 +40,7 @@ std::string tuple(const Shape& shape) {
 class Keras {
  public:
   Keras(size_t index, Dtype dtype)
-      : answers_(parse_json(::pl::testing::read_bytes(::pl::test::golden("keras_losses.json")),
+      : answers_(parse_json(::pl::test::read_bytes(::pl::test::golden("keras_losses.json")),
                             "keras_losses.json")),
         case_(answers_.at("cases", "answers").as_array("cases")[index]),
         dtype_(dtype) {
@@ -104,12 +104,11 @@ class Keras {
       x += bytes_of(std::ldexp(hashed(x_salt, static_cast<uint32_t>(i)) >> 8, -24), dtype_);
     for (Dim i = 0; i < rows; ++i)
       y += little(hashed(y_salt, static_cast<uint32_t>(i)) % classes, 4);
-    ::pl::testing::write_bytes(
+    ::pl::test::write_bytes(
         folder_ / "batch.npz",
-        ::pl::testing::zip(
-            {{"x.npy",
-              ::pl::testing::npy_of(dtype_ == Dtype::float64 ? "<f8" : "<f4", tuple(shape), x)},
-             {"y.npy", ::pl::testing::npy_of("<i4", tuple(Shape{rows}), y)}}));
+        ::pl::test::zip({{"x.npy", ::pl::test::npy_of(dtype_ == Dtype::float64 ? "<f8" : "<f4",
+                                                      tuple(shape), x)},
+                         {"y.npy", ::pl::test::npy_of("<i4", tuple(Shape{rows}), y)}}));
   }
 
   Json answers_, case_;
@@ -142,4 +141,4 @@ TEST(KerasLosses, OfMlpWithSgdInFloat64) { expect_agreement(1, Dtype::float64, 1
 TEST(KerasLosses, OfMnistCnnWithAdamInFloat64) { expect_agreement(2, Dtype::float64, 1e-9); }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::keras_test

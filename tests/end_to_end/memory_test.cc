@@ -3,7 +3,7 @@
 
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::memory_test {
 namespace {
 
 struct Case {
@@ -106,14 +106,14 @@ TEST(MemoryOfTenRuns, IsTheSameWithinAMebibyte) {
 TEST(MemoryOfADataset, IsUsedAsPlanned) {
   if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
   // 70 samples at batch 32: two whole batches and a smaller one.
-  const ::pl::testing::TempCache folder;
+  const ::pl::test::TempCache folder;
   std::string x(70 * 784, '\0'), y;
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<char>(i * 37 % 251);
-  for (int i = 0; i < 70; ++i) y += ::pl::testing::little(static_cast<uint64_t>(i % 10), 4);
-  const std::string file = ::pl::testing::write_bytes(
+  for (int i = 0; i < 70; ++i) y += ::pl::test::little(static_cast<uint64_t>(i % 10), 4);
+  const std::string file = ::pl::test::write_bytes(
       folder / "images.npz",
-      ::pl::testing::zip({{"x.npy", ::pl::testing::npy_of("|u1", "(70, 28, 28)", x)},
-                          {"y.npy", ::pl::testing::npy_of("<i4", "(70,)", y)}}));
+      ::pl::test::zip({{"x.npy", ::pl::test::npy_of("|u1", "(70, 28, 28)", x)},
+                       {"y.npy", ::pl::test::npy_of("<i4", "(70,)", y)}}));
   const Words words{"mnist-cnn", "--data", file, "--batch", "32"};
   const int64_t minimum = integer_at(plan(words), "minimum_bytes");
   Words training = words;
@@ -227,4 +227,4 @@ TEST(Runs, OfOneSeedAreEqualAndOfAnotherAreNot) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::memory_test

@@ -6,7 +6,7 @@
 
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::mixed_test {
 namespace {
 
 struct Case {
@@ -133,4 +133,4 @@ TEST(MixedPolicy, OfFloat16ScalesTheLoss) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::mixed_test

@@ -5,10 +5,10 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::resume_test {
 namespace {
 
-using ::pl::testing::read_bytes;
+using ::pl::test::read_bytes;
 
 // Starts plimsoll; the caller waits for it.
 pid_t start(Words words, const std::string& err, const std::string& out_file = "/dev/null") {
@@ -50,7 +50,7 @@ Words train_words(const std::string& data, const std::string& run) {
 
 // 400 images of noise with labels, as IDX files.
 std::string make_data(const TempFolder& folder) {
-  using ::pl::testing::big;
+  using ::pl::test::big;
   const auto put = [&](const char* part, uint32_t n) {
     std::string images = std::string("\0\0\x08\x03", 4) + big(n) + big(28) + big(28);
     std::string labels = std::string("\0\0\x08\x01", 4) + big(n);
@@ -59,8 +59,8 @@ std::string make_data(const TempFolder& folder) {
       for (uint32_t p = 0; p < 784; ++p)
         images += static_cast<char>((i * 2654435761u + p * 40503u) >> 13);
     }
-    ::pl::testing::write_bytes(folder / (std::string(part) + "-images-idx3-ubyte"), images);
-    ::pl::testing::write_bytes(folder / (std::string(part) + "-labels-idx1-ubyte"), labels);
+    ::pl::test::write_bytes(folder / (std::string(part) + "-images-idx3-ubyte"), images);
+    ::pl::test::write_bytes(folder / (std::string(part) + "-labels-idx1-ubyte"), labels);
   };
   put("train", 400);
   put("t10k", 64);
@@ -158,7 +158,7 @@ TEST(ResumeCommand, RefusesWhatItCannotGoOnWith) {
   // A damaged checkpoint.
   for (const auto& entry : std::filesystem::recursive_directory_iterator(run + "/checkpoints"))
     if (entry.path().filename() == "manifest.json")
-      ::pl::testing::write_bytes(entry.path().string(), "{\"format\":");
+      ::pl::test::write_bytes(entry.path().string(), "{\"format\":");
   EXPECT_EQ(plimsoll({"train", "--resume", run}).exit, 2);
 }
 
@@ -191,4 +191,4 @@ TEST(ResumeCommand, CheckpointsAreOnTheBill) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::resume_test

@@ -7,10 +7,10 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::stream_kill_test {
 namespace {
 
-using ::pl::testing::read_bytes;
+using ::pl::test::read_bytes;
 
 constexpr int64_t kRecord = 40;
 
@@ -66,4 +66,4 @@ TEST(KilledStream, GoesOnWithASnapshot) { kill_and_go_on("snapshot"); }
 TEST(KilledStream, GoesOnWithAGeneratorAndABuffer) { kill_and_go_on("stream"); }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::stream_kill_test

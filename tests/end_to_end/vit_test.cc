@@ -8,17 +8,17 @@
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::vit_test {
 namespace {
 
-using ::pl::testing::hashed_integers;
-using ::pl::testing::hashed_reals;
+using ::pl::test::hashed_integers;
+using ::pl::test::hashed_reals;
 
 constexpr uint32_t kInputSalt = 1001, kLabelSalt = 1002;
 
 void expect_agreement(Policy dtype, double tolerance) {
   const Json answer =
-      parse_json(::pl::testing::read_bytes(::pl::test::golden("torch_vit.json")), "torch_vit.json");
+      parse_json(::pl::test::read_bytes(::pl::test::golden("torch_vit.json")), "torch_vit.json");
   std::vector<int64_t> config, input;
   for (const Json& size : answer.at("config", "answer").as_array("config"))
     config.push_back(size.as_integer("size"));
@@ -40,7 +40,7 @@ void expect_agreement(Policy dtype, double tolerance) {
     int exponent = 0, centre = 0;
     line >> name >> shape >> exponent >> centre;
     EXPECT_EQ(weights[i].path, name);
-    ASSERT_EQ(weights[i].meta.shape, ::pl::testing::shape_from(shape)) << name;
+    ASSERT_EQ(weights[i].meta.shape, ::pl::test::shape_from(shape)) << name;
     values.push_back(hashed_reals(static_cast<uint32_t>(i), weights[i].meta, exponent,
                                   static_cast<float>(centre)));
   }
@@ -86,4 +86,4 @@ TEST(Vit, RefusesImagesThatDoNotFallIntoPatches) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::vit_test

@@ -1,7 +1,7 @@
 // plan --what-if: a row for each layer, and figures that plans of their own confirm.
 #include "tests/end_to_end/command.h"
 
-namespace pl::test {
+namespace pl::test::what_if_test {
 namespace {
 
 TEST(WhatIfCommand, FiguresAreThoseOfPlans) {
@@ -43,4 +43,4 @@ TEST(WhatIfCommand, FiguresAreThoseOfPlans) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::what_if_test

@@ -7,7 +7,7 @@
 #include "op/relu.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl {
+namespace pl::backend_cuda_test {
 namespace {
 
 using CudaBackendTest = CudaTest;
@@ -83,4 +83,4 @@ TEST_F(CudaBackendTest, AKernelRuns) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::backend_cuda_test

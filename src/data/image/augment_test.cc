@@ -13,13 +13,13 @@
 #include "tests/counter_hash.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::augment_test {
 namespace {
 
 Tensor bytes_image(uint32_t salt, const Shape& shape) {
   Tensor image(Meta{Dtype::uint8, shape});
   for (int64_t i = 0; i < shape.elements(); ++i)
-    image.data_as<uint8_t>()[i] = static_cast<uint8_t>(testing::hashed(salt, i) % 256);
+    image.data_as<uint8_t>()[i] = static_cast<uint8_t>(test::hashed(salt, i) % 256);
   return image;
 }
 
@@ -32,7 +32,7 @@ Tensor real_image(const Tensor& bytes, float unit) {
 
 const Json& answers() {
   static const Json json =
-      parse_json(testing::read_bytes(::pl::test::golden("image_ops.json")), "image_ops.json");
+      parse_json(test::read_bytes(::pl::test::golden("image_ops.json")), "image_ops.json");
   return json;
 }
 
@@ -234,4 +234,4 @@ TEST(ImageOps, RefuseWhatIsNoImage) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::augment_test

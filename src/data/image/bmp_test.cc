@@ -7,12 +7,12 @@
 #include "data/image/image.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::bmp_test {
 namespace {
 
-using testing::little;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::little;
+using test::TempFolder;
+using test::write_bytes;
 using Pixel = std::array<int, 3>;
 
 // Without a resize: the file's pixels.
@@ -40,7 +40,7 @@ std::string bmp(int bits, int compression, int width, int height, const std::str
 TEST(Bmp, AsPillowWritesThem) {
   const auto color = [](int i) { return Pixel{i * 3 % 256, i * 5 % 256, i * 7 % 256}; };
   for (const std::string mode : {"1", "L", "P", "RGB", "RGBA"}) {
-    const std::string path = testing::golden_file("formats/pillow_" + mode + ".bmp");
+    const std::string path = test::golden_file("formats/pillow_" + mode + ".bmp");
     EXPECT_EQ(image_header(path).kind, ImageKind::bmp);
     EXPECT_EQ(image_header(path).size, (ImageSize{5, 7}));
     std::vector<Pixel> expected;
@@ -79,8 +79,8 @@ TEST(Bmp, DamageIsNamed) {
   const std::string path = folder / "broken.bmp";
   const auto refused = [&](const std::string& bytes, const char* part) {
     write_bytes(path, bytes);
-    testing::expect_data_error([&] { pixels(path, {2, 2}); }, part);
-    testing::expect_data_error([&] { pixels(path, {2, 2}); }, "broken.bmp");
+    test::expect_data_error([&] { pixels(path, {2, 2}); }, part);
+    test::expect_data_error([&] { pixels(path, {2, 2}); }, "broken.bmp");
   };
   const std::string rows(64, 'x'), good = bmp(24, 0, 4, 4, "", rows.substr(0, 48));
   write_bytes(path, good);
@@ -98,4 +98,4 @@ TEST(Bmp, DamageIsNamed) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::bmp_test

@@ -6,16 +6,16 @@
 #include "data/image/image.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::encode_png_test {
 namespace {
 
 TEST(EncodePng, IsReadBack) {
-  const testing::TempFolder folder;
+  const test::TempFolder folder;
   for (const int channels : {1, 3}) {
     std::vector<uint8_t> pixels;
     for (int i = 0; i < 6 * 5 * channels; ++i) pixels.push_back(static_cast<uint8_t>(i * 7));
     const std::string path =
-        testing::write_bytes(folder / "a.png", encode_png(pixels.data(), {6, 5}, channels));
+        test::write_bytes(folder / "a.png", encode_png(pixels.data(), {6, 5}, channels));
     EXPECT_EQ(image_header(path).size, (ImageSize{6, 5}));
     std::vector<uint8_t> back(6 * 5 * 3);
     decode_image(path, {.size = {6, 5}}, back.data());
@@ -34,4 +34,4 @@ TEST(EncodePng, Base64AsInTheStandard) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::encode_png_test

@@ -4,7 +4,7 @@
 #include "data/image/image.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::image_kinds_test {
 namespace {
 
 std::string bytes_of(const Tensor& tensor) {
@@ -13,11 +13,11 @@ std::string bytes_of(const Tensor& tensor) {
 
 TEST(ImageKinds, HavePillowsPixels) {
   int kinds = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(testing::golden_file("kinds"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::golden_file("kinds"))) {
     const std::string path = entry.path().string();
     if (path.ends_with(".rgb")) continue;
     ++kinds;
-    const std::string wanted = testing::read_bytes(path + ".rgb");
+    const std::string wanted = test::read_bytes(path + ".rgb");
     const Tensor image = read_image(path);
     ASSERT_EQ(image.shape(), (Shape{13, 19, 3})) << path;
     EXPECT_EQ(bytes_of(image), wanted) << path;
@@ -45,4 +45,4 @@ TEST(ImageKinds, HavePillowsPixels) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::image_kinds_test

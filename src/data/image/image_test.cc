@@ -19,13 +19,13 @@
 #include "base/error.h"
 #include "tests/image_files.h"
 
-namespace pl {
+namespace pl::image_test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::gradient;
-using testing::jpeg;
-using testing::Pixels;
+using test::gradient;
+using test::jpeg;
+using test::Pixels;
 
 class Folder {
  public:
@@ -597,4 +597,4 @@ TEST(ImageFolder, OneDamagedFileStopsOrIsSkippedAndNamed) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::image_test

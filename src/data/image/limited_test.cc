@@ -13,7 +13,7 @@
 #include "tests/data_files.h"
 #include "tests/image_files.h"
 
-namespace pl {
+namespace pl::limited_test {
 namespace {
 
 constexpr Bytes kBudget = 24 * kMiB, kMore = 3 * kMiB;
@@ -61,11 +61,11 @@ int decode_limited(const std::string& folder, const Asked& asked) {
 
 TEST(LimitedMemory, DecodesWithinTheBudgetWhateverIsAskedFor) {
   if (PLIMSOLL_SANITIZED) GTEST_SKIP() << "the sanitizer's shadow is data too";
-  const testing::TempFolder folder;
+  const test::TempFolder folder;
   for (int i = 0; i < 40; ++i) {
     const int64_t height = 240 + i, width = 320 - i;
     std::ofstream(folder / std::to_string(100 + i) + ".jpg", std::ios::binary)
-        << testing::jpeg(testing::gradient(height, width), height, width);
+        << test::jpeg(test::gradient(height, width), height, width);
   }
   for (const Asked& asked : {Asked{AUTOTUNE, 10, AUTOTUNE}, {64, 1000, 64}, {8, 100'000, 1000}}) {
     const pid_t child = fork();
@@ -78,4 +78,4 @@ TEST(LimitedMemory, DecodesWithinTheBudgetWhateverIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::limited_test

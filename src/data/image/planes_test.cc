@@ -8,7 +8,7 @@
 
 #include "data/image/plane_rows-inl.h"
 
-namespace pl {
+namespace pl::planes_test {
 namespace {
 
 uint8_t pixel(size_t plane, int64_t y, int64_t x) {
@@ -128,4 +128,4 @@ TEST(Planes, VectorsGiveTheBytesOfSingleNumbers) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::planes_test

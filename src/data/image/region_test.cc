@@ -12,11 +12,11 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::region_test {
 namespace {
 
-using testing::TempFolder;
-using testing::write_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 constexpr ImageSize kWhole{61, 83};
 
@@ -67,7 +67,7 @@ std::string bmp(const std::vector<uint8_t>& pixels) {
         rows += static_cast<char>(pixels[static_cast<size_t>((y * kWhole.width + x) * 3 + c)]);
     rows.resize((rows.size() + 3) / 4 * 4);
   }
-  using testing::little;
+  using test::little;
   return "BM" + little(54 + rows.size(), 4) + little(0, 4) + little(54, 4) + little(40, 4) +
          little(kWhole.width, 4) + little(kWhole.height, 4) + little(1, 2) + little(24, 2) +
          little(0, 8) + little(0, 16) + rows;
@@ -105,7 +105,7 @@ TEST(Region, IsTheCropOfTheWhole) {
                 crop(whole, part))
           << "file " << i << ", " << part.top << " " << part.left << " " << part.size.height << " "
           << part.size.width;
-    testing::expect_data_error(
+    test::expect_data_error(
         [&] {
           decoded(path, {.size = {4, 4}, .region = [](ImageSize) {
                            return ImageRegion{50, 0, {12, 10}};
@@ -164,4 +164,4 @@ TEST(Region, RandomCropsAreThoseOfTheFunctionAndChangeWithTheEpoch) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::region_test

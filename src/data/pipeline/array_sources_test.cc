@@ -5,12 +5,12 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::array_sources_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::TempFolder;
+using test::write_bytes;
 using List = std::vector<int64_t>;
 
 // Planes that tell place and colour; labels first.
@@ -87,7 +87,7 @@ TEST(FixedLengthRecords, PlainByNumberCompressedAsAStream) {
   EXPECT_EQ(plain.element_spec().text(), "record: uint8 (3,)");
   EXPECT_EQ(records(plain), (std::vector<std::string>{"abc", "def", "ghi"}));
   EXPECT_EQ(records(plain.skip(2)), (std::vector<std::string>{"ghi"}));
-  const std::string packed = write_bytes(folder / "c", testing::gzip("HHabcdefF"));
+  const std::string packed = write_bytes(folder / "c", test::gzip("HHabcdefF"));
   EXPECT_EQ(records(fixed_length_record_dataset({packed, two}, 3, options)),
             (std::vector<std::string>{"abc", "def", "ghi"}));
   expect_data_error([&] { fixed_length_record_dataset({one}, 4, options).iterate().next(); },
@@ -102,9 +102,9 @@ TEST(FixedLengthRecords, PlainByNumberCompressedAsAStream) {
 TEST(Npy, RowsStayOnDisk) {
   const TempFolder folder;
   const std::string x = write_bytes(
-      folder / "x.npy", testing::npy_of("<f4", "(3, 2)", testing::raw<float>({1, 2, 3, 4, 5, 6})));
-  const std::string y = write_bytes(
-      folder / "y.npy", testing::npy_of("<i8", "(3,)", testing::raw<int64_t>({2, 0, 1})));
+      folder / "x.npy", test::npy_of("<f4", "(3, 2)", test::raw<float>({1, 2, 3, 4, 5, 6})));
+  const std::string y =
+      write_bytes(folder / "y.npy", test::npy_of("<i8", "(3,)", test::raw<int64_t>({2, 0, 1})));
   const Dataset alone = npy_dataset(x);
   EXPECT_EQ(alone.element_spec().text(), "x: float32 (2,)");
   EXPECT_EQ(alone.cardinality(), 3);
@@ -116,7 +116,7 @@ TEST(Npy, RowsStayOnDisk) {
   EXPECT_EQ(npy_dataset(x, y).element_spec().text(), "x: float32 (2,), y: int32 ()");
   // An object is a pickle, which runs what it likes: never.
   expect_data_error(
-      [&] { npy_dataset(write_bytes(x, testing::npy_of("|O", "(3,)", std::string(24, 'x')))); },
+      [&] { npy_dataset(write_bytes(x, test::npy_of("|O", "(3,)", std::string(24, 'x')))); },
       "'|O'");
   expect_data_error([&] { npy_dataset(y, folder / "none.npy"); }, "none.npy");
 }
@@ -143,4 +143,4 @@ TEST(Snapshot, FollowsTheFiles) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::array_sources_test

@@ -13,13 +13,13 @@
 #include "data/tfrecord.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::damage_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::tar_entry;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::tar_entry;
+using test::TempFolder;
+using test::write_bytes;
 
 struct Read {
   std::vector<std::string> texts;  // of the first fields
@@ -92,7 +92,7 @@ TEST(Damage, RecordsWhoseLengthLooksLikeCompression) {
     ASSERT_EQ(read.texts.size(), 2u) << length;
     EXPECT_EQ(read.texts[0].size(), length);
     const std::string packed =
-        write_bytes(folder / "z", testing::compress(records({std::string(length, 'x')}), 15));
+        write_bytes(folder / "z", test::compress(records({std::string(length, 'x')}), 15));
     EXPECT_TRUE(is_compressed_tfrecord(packed));
     EXPECT_EQ(read_all(tfrecord_dataset({packed}, {.max_bytes = kMiB})).texts.size(), 1u);
   }
@@ -129,7 +129,7 @@ TEST(Damage, SamplesOfArchives) {
       write_bytes(folder / "3.tar", sample("f") + sample("g") + tar_entry("f.txt", "again") +
                                         tar_entry("g.cls", "again") + end),
       write_bytes(folder / "4.tar", sample("h") + tar_entry("i.txt", "i").substr(0, 512 + 0)),
-      write_bytes(folder / "5.tar", testing::gzip(sample("packed") + end) + end),
+      write_bytes(folder / "5.tar", test::gzip(sample("packed") + end) + end),
       write_bytes(folder / "6.tar", sample("k") + end)};
   expect_skipped(tar_dataset(files, {"txt", "cls"}),
                  {"a", "c", "d1", "d2", "d3", "f", "g", "h", "k"},
@@ -196,4 +196,4 @@ TEST(Damage, RecordsOfOneLength) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::damage_test

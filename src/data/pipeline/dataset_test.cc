@@ -11,7 +11,7 @@
 #include "data/pipeline/testing.h"
 #include "tests/messages.h"
 
-namespace pl {
+namespace pl::dataset_test {
 namespace {
 
 using List = std::vector<int64_t>;
@@ -440,4 +440,4 @@ TEST(Position, AHugePlaceIsReachedAtOnce) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::dataset_test

@@ -6,11 +6,11 @@
 #include "tests/data_files.h"
 #include "tests/messages.h"
 
-namespace pl {
+namespace pl::failed_elements_test {
 namespace {
 
 using test::message_of;
-using testing::TempFolder;
+using test::TempFolder;
 
 // 0 to 9 as a stream in which 3, 4 and 9 fail; `made` counts those that were made.
 Dataset failing_stream(const std::shared_ptr<int>& made = std::make_shared<int>()) {
@@ -125,7 +125,7 @@ TEST(FailedElements, WhatCannotBeBegunEnds) {
   const Dataset kept = Dataset::range(5).snapshot(folder.path());
   numbers(kept);
   for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
-    testing::write_bytes(entry.path().string(), "damaged");
+    test::write_bytes(entry.path().string(), "damaged");
   const std::vector<std::vector<int64_t>> read{
       numbers(kept.cache().ignore_errors()),
       numbers(kept.filter([](const Element&) { return true; }).cache().ignore_errors()),
@@ -149,4 +149,4 @@ TEST(Enumerate, EndsAtTheLargestNumber) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::failed_elements_test

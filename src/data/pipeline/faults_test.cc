@@ -14,14 +14,14 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::faults_test {
 namespace {
 
-using testing::golden_file;
-using testing::little;
-using testing::read_bytes;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::golden_file;
+using test::little;
+using test::read_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 int open_descriptors() {
   int count = 0;
@@ -86,9 +86,9 @@ TEST(Faults, DamagedImagesAmongGoodOnes) {
   };
   // A header that promises 100,000 x 100,000 pixels.
   std::string bomb = good;
-  bomb.replace(16, 8, testing::big(100'000) + testing::big(100'000));
+  bomb.replace(16, 8, test::big(100'000) + test::big(100'000));
   const auto crc = ::crc32(0, reinterpret_cast<const Bytef*>(bomb.data()) + 12, 17);
-  bomb.replace(29, 4, testing::big(static_cast<uint32_t>(crc)));
+  bomb.replace(29, 4, test::big(static_cast<uint32_t>(crc)));
   for (const auto& [bytes, part] : std::vector<std::pair<std::string, std::string>>{
            {good.substr(0, good.size() / 2), "a/7.png"},
            {bomb, "pixels, received 100000 x 100000"},
@@ -104,7 +104,7 @@ TEST(Faults, DamagedRecords) {
   std::string records = read_bytes(golden_file("formats/tf.tfrecord"));
   records[40] = static_cast<char>(records[40] ^ 1);
   const std::string plain = write_bytes(folder / "r.tfrecord", records),
-                    packed = write_bytes(folder / "r.tfrecord.gz", testing::gzip(records));
+                    packed = write_bytes(folder / "r.tfrecord.gz", test::gzip(records));
   for (const std::string& path : {plain, packed})
     expect_part(failure<DataError>([&] { return tfrecord_dataset({path}, {.max_bytes = 65536}); }),
                 "expected a record with its CRC");
@@ -114,7 +114,7 @@ TEST(Faults, DamagedRecords) {
               }),
               "line 3: expected a quote that closes the field");
   const std::string array =
-      write_bytes(folder / "x.npy", testing::npy_of("|O", "(3,)", std::string(24, 'x')));
+      write_bytes(folder / "x.npy", test::npy_of("|O", "(3,)", std::string(24, 'x')));
   expect_part(failure<DataError>([&] { return npy_dataset(array); }), "'|O'");
   // A name outside: the header's check sum is right.
   std::string header(512, '\0');
@@ -186,4 +186,4 @@ TEST(Faults, ADiskThatFillsWhileCachingOrWritingASnapshot) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::faults_test

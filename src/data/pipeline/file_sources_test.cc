@@ -10,15 +10,15 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::file_sources_test {
 namespace {
 
-using testing::expect_data_error;
-using testing::golden_file;
-using testing::read_bytes;
-using testing::tar_entry;
-using testing::TempFolder;
-using testing::write_bytes;
+using test::expect_data_error;
+using test::golden_file;
+using test::read_bytes;
+using test::tar_entry;
+using test::TempFolder;
+using test::write_bytes;
 
 std::string text_of(const Tensor& tensor) {
   return {tensor.data_as<const char>(), static_cast<size_t>(tensor.meta().bytes())};
@@ -181,10 +181,10 @@ TEST(FileSources, ADamagedFileIsLeftAndTheNextOneGoesOn) {
   const TempFolder folder;
   std::string text;
   for (int i = 0; i < 30'000; ++i) text += std::to_string(i) + "\n";
-  std::string packed = testing::gzip(text);
+  std::string packed = test::gzip(text);
   const std::string cut = write_bytes(folder / "1.gz", packed.substr(0, packed.size() / 2));
   const std::string good =
-      write_bytes(folder / "2[x].gz", testing::gzip("a\n" + std::string(99, 'b') + "\n\nc"));
+      write_bytes(folder / "2[x].gz", test::gzip("a\n" + std::string(99, 'b') + "\n\nc"));
   DatasetIterator lines =
       text_line_dataset({cut, good}, {.max_bytes = 64}).ignore_errors().iterate();
   std::vector<std::string> tail;
@@ -196,8 +196,8 @@ TEST(FileSources, ADamagedFileIsLeftAndTheNextOneGoesOn) {
   EXPECT_EQ(lines.report().stages.back().skipped, 2);
   EXPECT_EQ(list_files(good), std::vector<std::string>{good});
 
-  std::string records = testing::read_bytes(testing::golden_file("formats/tf.tfrecord"));
-  const Dataset whole = tfrecord_dataset({write_bytes(folder / "w.gz", testing::gzip(records))});
+  std::string records = test::read_bytes(test::golden_file("formats/tf.tfrecord"));
+  const Dataset whole = tfrecord_dataset({write_bytes(folder / "w.gz", test::gzip(records))});
   const auto count = [](const Dataset& data) {
     int64_t found = 0;
     DatasetIterator iterator = data.ignore_errors().iterate();
@@ -206,9 +206,9 @@ TEST(FileSources, ADamagedFileIsLeftAndTheNextOneGoesOn) {
   };
   const int64_t all = count(whole);
   records[40] = static_cast<char>(records[40] ^ 1);
-  const std::string bad = write_bytes(folder / "b.gz", testing::gzip(records));
+  const std::string bad = write_bytes(folder / "b.gz", test::gzip(records));
   EXPECT_EQ(count(tfrecord_dataset({bad, folder / "w.gz"})), 2 * all - 1);
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::file_sources_test

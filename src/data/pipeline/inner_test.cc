@@ -9,10 +9,10 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::inner_test {
 namespace {
 
-using testing::TempFolder;
+using test::TempFolder;
 using List = std::vector<int64_t>;
 
 Dataset tens(const std::function<Dataset(const Dataset&)>& inner, int64_t count = 5,
@@ -233,4 +233,4 @@ TEST(Failing, NumbersNearTheLargest) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::inner_test

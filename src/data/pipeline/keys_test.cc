@@ -11,11 +11,11 @@
 #include "data/pipeline/text_stages.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::keys_test {
 namespace {
 
-using testing::TempFolder;
-using testing::write_bytes;
+using test::TempFolder;
+using test::write_bytes;
 
 // The same pipeline twice, with one option changed.
 struct Pair {
@@ -312,4 +312,4 @@ TEST(DatasetKeys, TensorsAndFilesCountForSnapshots) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::keys_test

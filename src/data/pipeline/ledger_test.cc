@@ -15,7 +15,7 @@
 #include "data/pipeline/dataset.h"
 #include "data/pipeline/testing.h"
 
-namespace pl {
+namespace pl::ledger_test {
 namespace {
 
 constexpr Bytes kElement = 64 * kKiB;
@@ -338,4 +338,4 @@ TEST(Budget, ACachesIndexTakesNoMemory) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::ledger_test

@@ -8,7 +8,7 @@
 #include "data/pipeline/dataset.h"
 #include "data/pipeline/testing.h"
 
-namespace pl {
+namespace pl::left_early_test {
 namespace {
 
 Element slow(const Element& in) {
@@ -70,4 +70,4 @@ TEST(LeftEarly, EveryPipelineEndsWhereverItIsLeft) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::left_early_test

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/pipeline/testing.h"
 
-namespace pl {
+namespace pl::loops_test {
 namespace {
 
 using List = std::vector<int64_t>;
@@ -138,4 +138,4 @@ TEST(Dataset, OnlyErrorsOfDataAreSkipped) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::loops_test

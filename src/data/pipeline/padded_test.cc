@@ -5,7 +5,7 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::padded_test {
 namespace {
 
 int64_t length_of(int64_t i) { return (i * 7 + i * i * 3) % 11 + 1; }
@@ -51,7 +51,7 @@ Json all(DatasetIterator iterator) {
 
 const Json& answer(const char* name) {
   static const Json json =
-      parse_json(testing::read_bytes(::pl::test::golden("bucket_batches.json")), "answers");
+      parse_json(test::read_bytes(::pl::test::golden("bucket_batches.json")), "answers");
   return json.at(name, "answers");
 }
 
@@ -92,10 +92,10 @@ TEST(Buckets, TheFloorIsTheSumOfTheBuckets) {
 }
 
 TEST(Buckets, WhatIsWrongIsSaid) {
-  testing::expect_data_error([] { all(bucketed(99, {.pad_to_bucket_boundary = true}).iterate()); },
-                             "expected a length from 0 to 8, received 11");
-  testing::expect_data_error([] { all(bucketed(99, {.no_padding = true}).iterate()); },
-                             "expected rows of one shape with no_padding");
+  test::expect_data_error([] { all(bucketed(99, {.pad_to_bucket_boundary = true}).iterate()); },
+                          "expected a length from 0 to 8, received 11");
+  test::expect_data_error([] { all(bucketed(99, {.no_padding = true}).iterate()); },
+                          "expected rows of one shape with no_padding");
   EXPECT_THROW(rows(9).bucket_by_sequence_length(length, {3, 3}, {1, 1, 1}), UserError);
   EXPECT_THROW(rows(9).bucket_by_sequence_length(length, {3, 5}, {1, 1}), UserError);
   EXPECT_THROW(rows(9).bucket_by_sequence_length(length, {}, {1}), UserError);
@@ -103,4 +103,4 @@ TEST(Buckets, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::padded_test

@@ -11,7 +11,7 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::random_pipelines_test {
 namespace {
 
 constexpr int64_t kMost = 60;  // elements that are stored
@@ -190,7 +190,7 @@ void check_case(const Json& wanted) {
 TEST(RandomPipelines, YieldWhatTensorFlowYields) {
   const char* other = std::getenv("PLIMSOLL_PIPELINES");  // more of them, made for the occasion
   const std::string path = other ? other : ::pl::test::golden("pipelines.json");
-  const Json cases = parse_json(testing::read_bytes(path), "cases");
+  const Json cases = parse_json(test::read_bytes(path), "cases");
   ASSERT_GT(cases.as_array("cases").size(), 0u);
   for (const Json& wanted : cases.as_array("cases")) {
     SCOPED_TRACE(wanted.at("stages", "case").dump());
@@ -203,4 +203,4 @@ TEST(RandomPipelines, YieldWhatTensorFlowYields) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::random_pipelines_test

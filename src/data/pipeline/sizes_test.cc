@@ -6,11 +6,11 @@
 #include "data/pipeline/text_stages.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::sizes_test {
 namespace {
 
-using testing::TempFolder;
-using testing::write_bytes;
+using test::TempFolder;
+using test::write_bytes;
 using List = std::vector<int64_t>;
 
 // Element i has i % 7 + 1 numbers, all i.
@@ -277,4 +277,4 @@ TEST(Position, DataWithoutEndAreReachedAtOnceOrRefused) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::sizes_test

@@ -12,10 +12,10 @@
 #include "tests/data_files.h"
 #include "tests/messages.h"
 
-namespace pl {
+namespace pl::snapshot_test {
 namespace {
 
-using testing::TempFolder;
+using test::TempFolder;
 using List = std::vector<int64_t>;
 
 // i as often as it says; counts how many elements were made.
@@ -119,19 +119,19 @@ TEST(Snapshot, APartIsNeverTakenForAWhole) {
   }
   EXPECT_EQ(files_in(folder.path()), 0u);
   EXPECT_EQ(labels(data).size(), 5u);
-  const std::string path = only_file(folder.path()), whole = testing::read_bytes(path);
+  const std::string path = only_file(folder.path()), whole = test::read_bytes(path);
   for (size_t length = 0; length < whole.size(); length += 7) {
-    testing::write_bytes(path, whole.substr(0, length));
-    testing::expect_data_error([&] { labels(data); }, "remove it");
+    test::write_bytes(path, whole.substr(0, length));
+    test::expect_data_error([&] { labels(data); }, "remove it");
   }
   // A byte of an element that has changed is found when it is read.
   for (size_t at = 16; at < whole.size(); at += 3) {
     std::string changed = whole;
     changed[at] = static_cast<char>(changed[at] ^ 4);
-    testing::write_bytes(path, changed);
+    test::write_bytes(path, changed);
     EXPECT_THROW(labels(data), DataError) << at;
   }
-  testing::write_bytes(path, whole);
+  test::write_bytes(path, whole);
   EXPECT_EQ(labels(data).size(), 5u);
 }
 
@@ -254,4 +254,4 @@ TEST(Cache, TakesElementsOrBytes) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::snapshot_test

@@ -8,14 +8,14 @@
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
 
-namespace pl {
+namespace pl::text_stages_test {
 namespace {
 
-using testing::TempFolder;
+using test::TempFolder;
 using List = std::vector<int64_t>;
 
 Dataset lines(const TempFolder& folder, const std::string& text) {
-  return text_line_dataset({testing::write_bytes(folder / "text", text)}, {.max_bytes = 4096});
+  return text_line_dataset({test::write_bytes(folder / "text", text)}, {.max_bytes = 4096});
 }
 
 std::vector<List> sequences(DatasetIterator iterator, size_t field = 0) {
@@ -41,13 +41,13 @@ TEST(Tokens, BytesAndCharacters) {
             "\xC3\xA9"
             "az");
   const auto small = std::make_shared<const CharVocabulary>(CharVocabulary::of("ab"));
-  testing::expect_data_error([&] { sequences(char_tokens(text, small).iterate()); }, "U+00E9");
+  test::expect_data_error([&] { sequences(char_tokens(text, small).iterate()); }, "U+00E9");
   EXPECT_EQ(sequences(char_tokens(text, small, {}, 7).iterate()),
             (std::vector<List>{{0, 1}, {7, 7}}));
   // Of a file longer than what is read at a time, with characters across the border.
   std::string longer(64 * 1024 - 1, 'a');
   longer += "\xE2\x82\xAC\xF0\x9F\x98\x80\xFF";
-  const std::string path = testing::write_bytes(folder / "long", longer);
+  const std::string path = test::write_bytes(folder / "long", longer);
   const CharVocabulary found = CharVocabulary::of_files({path});
   EXPECT_EQ(found.size(), 4);
   EXPECT_GE(found.token(0x20AC), 0);
@@ -58,10 +58,10 @@ TEST(Tokens, BytesAndCharacters) {
 
 TEST(Tokens, PairsAsTiktokenHasThem) {
   const TempFolder folder;
-  const Json json = parse_json(testing::read_bytes(::pl::test::golden("formats.json")), "formats");
+  const Json json = parse_json(test::read_bytes(::pl::test::golden("formats.json")), "formats");
   const Json& answer = json.at("bpe", "answers");
   const auto tokenizer = std::make_shared<const BpeTokenizer>(
-      BpeTokenizer::load(testing::golden_file("formats/gpt2_merges.txt.gz")));
+      BpeTokenizer::load(test::golden_file("formats/gpt2_merges.txt.gz")));
   // The first text has no newline in it.
   const std::string text = answer.at("texts", "bpe").as_array("texts")[0].as_string("text");
   List expected;
@@ -144,4 +144,4 @@ TEST(Pack, HoldsATextAndASequence) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::text_stages_test

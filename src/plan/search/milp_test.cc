@@ -10,7 +10,7 @@
 #include "plan/problem.h"
 #include "tests/places.h"
 
-namespace pl::test {
+namespace pl::test::milp_test {
 namespace {
 
 std::vector<int> integers(const Json& list) {
@@ -83,4 +83,4 @@ TEST(Search, ComesNearTheOptimum) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::milp_test

@@ -9,7 +9,7 @@
 #include "tests/problem_replay.h"
 #include "tests/problems.h"
 
-namespace pl::test {
+namespace pl::test::problem_test {
 namespace {
 
 // a -> b -> c -> d, where d reads a too.
@@ -202,4 +202,4 @@ TEST(Scorer, IsFast) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::problem_test

@@ -8,7 +8,7 @@
 #include "tests/problem_replay.h"
 #include "tests/problems.h"
 
-namespace pl::test {
+namespace pl::test::search_test {
 namespace {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
@@ -202,4 +202,4 @@ TEST(Search, GivesLongChainsSquareRootCheckpoints) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::search_test
