@@ -148,12 +148,7 @@ GuardedResult run_on_device(FencedDevice& buffers, Kernel& kernel, const Tensors
 
 class CudaConformance : public testing::TestWithParam<Case> {
  protected:
-  static void SetUpTestSuite() {
-    if (cuda_device_count() == 0) return;
-    host_ = std::make_unique<CpuBackend>(2);
-    device_ = std::make_unique<CudaBackend>();
-    buffers_ = std::make_unique<FencedDevice>(*device_);
-  }
+  static void SetUpTestSuite() { set_up({}); }
   static void TearDownTestSuite() {
     buffers_.reset();
     device_.reset();
@@ -170,6 +165,7 @@ class CudaConformance : public testing::TestWithParam<Case> {
                     std::span<const InOut> in_place = {}) {
     return run_on_device(*buffers_, kernel, in, out, poison, in_place);
   }
+  void check_float32();
   void check_all(const Tensors& in, const Attrs& attrs, const Tensors& exact_in,
                  const Attrs& exact_attrs, double tolerance, bool any_dtype);
   void check_values(const GuardedResult& got, const Metas& metas, const GuardedResult& exact,
@@ -177,6 +173,13 @@ class CudaConformance : public testing::TestWithParam<Case> {
   void check_in_place(Kernel& kernel, const Tensors& in, const Metas& out,
                       const GuardedResult& apart);
   void check_narrow(Dtype dtype, double tolerance);
+
+  static void set_up(CudaOptions options) {
+    if (cuda_device_count() == 0) return;
+    host_ = std::make_unique<CpuBackend>(2);
+    device_ = std::make_unique<CudaBackend>(0, options);
+    buffers_ = std::make_unique<FencedDevice>(*device_);
+  }
 
   static std::unique_ptr<CpuBackend> host_;
   static std::unique_ptr<CudaBackend> device_;
@@ -229,6 +232,7 @@ void CudaConformance::check_in_place(Kernel& kernel, const Tensors& in, const Me
   for (const auto& trial : trials) {
     const GuardedResult placed = run(kernel, in, out, kNanPoison, trial);
     ASSERT_EQ(placed.fault, "");
+    if (!device_->deterministic()) continue;
     ASSERT_TRUE(placed.out == apart.out)
         << "output " << trial[0].out << " in place of input " << trial[0].in << " gave other bits";
   }
@@ -259,8 +263,10 @@ void CudaConformance::check_all(const Tensors& in, const Attrs& attrs, const Ten
     ASSERT_EQ(again.fault, "");
     check_values(first, out, exact, exact_out, tolerance);
     if (HasFatalFailure()) return;
-    ASSERT_TRUE(first.out == again.out) << "a second run, with other bytes in outputs and "
-                                           "workspace, gave other bits";
+    ASSERT_TRUE(first.out == again.out || !device_->deterministic())
+        << "a second run, with other bytes in outputs and workspace, gave other bits";
+    check_values(again, out, exact, exact_out, tolerance);
+    if (HasFatalFailure()) return;
     check_in_place(*kernel, in, out, first);
     if (HasFatalFailure()) return;
   }
@@ -295,16 +301,36 @@ void CudaConformance::check_narrow(Dtype dtype, double tolerance) {
   check_all(inputs.in, attrs, inputs.exact, exact, tolerance, true);
 }
 
-TEST_P(CudaConformance, Float32) {
+void CudaConformance::check_float32() {
   const double own = sample().tolerance;
   check_all(sample_inputs(op(), sample(), Dtype::float32), sample_attrs(sample(), Dtype::float32),
             sample_inputs(op(), sample(), Dtype::float64), sample_attrs(sample(), Dtype::float64),
             own > 0 ? std::max(own, kLeastTolerance) : 0, true);
 }
+TEST_P(CudaConformance, Float32) { check_float32(); }
 TEST_P(CudaConformance, Bfloat16) { check_narrow(Dtype::bfloat16, kBfloat16Tolerance); }
 TEST_P(CudaConformance, Float16) { check_narrow(Dtype::float16, kFloat16Tolerance); }
 
 INSTANTIATE_TEST_SUITE_P(Ops, CudaConformance, testing::ValuesIn(all_cases()), name_of_case);
+
+// `--deterministic off`: cuDNN has other algorithms then. All other kernels are the same.
+class CudaConformanceFree : public CudaConformance {
+ protected:
+  static void SetUpTestSuite() { set_up({.deterministic = false}); }
+};
+std::vector<Case> cases_of_cudnn() {
+  std::vector<Case> cases;
+  for (Case& c : all_cases()) {
+    const std::string_view name = c.op->name;
+    if (name.starts_with("conv") || name.starts_with("attention")) cases.push_back(std::move(c));
+  }
+  return cases;
+}
+TEST_P(CudaConformanceFree, Float32) { check_float32(); }
+TEST_P(CudaConformanceFree, Bfloat16) { check_narrow(Dtype::bfloat16, kBfloat16Tolerance); }
+TEST_P(CudaConformanceFree, Float16) { check_narrow(Dtype::float16, kFloat16Tolerance); }
+INSTANTIATE_TEST_SUITE_P(Ops, CudaConformanceFree, testing::ValuesIn(cases_of_cudnn()),
+                         name_of_case);
 
 Tensor random_narrow(const Shape& shape, uint64_t seed) {
   const Tensor tensor({Dtype::bfloat16, shape});
