@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "plan/plan.h"
-#include "plan/validate_bands.h"
+#include "plan/validate_links.h"
 #include "plan/validate_remat.h"
 #include "plan/validate_stays.h"
 
@@ -280,84 +280,11 @@ class Replay {
         require(!touch(step.out[o], bytes, step.in[i], granted(value(node.in[i]).meta.bytes())),
                 "a result of the loop overwrites an operand");
     }
-    check_links(step, node, loop, body);
+    validate_links(graph_, step, body,
+                   [this](bool holds, const std::string& what) { require(holds, what); });
     Replay(loop.body, body, facts_.loops[static_cast<size_t>(node.loop)], this, &loop).run();
     for (size_t o = 0; o < node.out.size(); ++o)
       put(step.out[o], granted(value(node.out[o]).meta.bytes()), node.out[o]);
-  }
-
-  ByteOffset place_in(const Step& step, const Node& node, ValueId id, bool out) const {
-    const auto& ids = out ? node.out : node.in;
-    for (size_t i = 0; i < ids.size(); ++i)
-      if (ids[i] == id) return (out ? step.out : step.in)[i];
-    fail("a loop link leads nowhere");
-  }
-
-  // The body sees what lies outside exactly where the loop has it, and the trips' parts of a value
-  // make up the whole.
-  void check_links(const Step& step, const Node& node, const Loop& loop, const Plan& body) const {
-    require(body.variable_at.size() == loop.body.variables.size() &&
-                body.input_at.size() == loop.body.inputs.size() &&
-                body.keep_at.size() == loop.body.keep.size(),
-            "offsets of a body are missing");
-    auto body_value = [&](ValueId id) -> const Value& {
-      require(id >= 0 && static_cast<size_t>(id) < loop.body.values.size(),
-              "a loop link names no value of the body");
-      return loop.body.values[static_cast<size_t>(id)];
-    };
-    auto variable_of = [&](ValueId id) {
-      const VariableId variable = body_value(id).variable;
-      require(variable >= 0 && static_cast<size_t>(variable) < body.variable_at.size(),
-              "a loop link names no variable of the body");
-      return static_cast<size_t>(variable);
-    };
-    auto equal = [&](ValueId inner, ValueId whole) {
-      require(body_value(inner).meta == value(whole).meta,
-              value(whole).path + " is something else in the body");
-    };
-    auto listed_place = [&](const std::vector<ValueId>& ids, const std::vector<ByteOffset>& places,
-                            ValueId id) {
-      for (size_t i = 0; i < ids.size(); ++i)
-        if (ids[i] == id) return places[i];
-      fail("a loop link names no value of the body");
-    };
-    // Part i begins i * (its bytes) behind the first, so rows must be the outermost dimension.
-    auto parts = [&](ValueId part, ValueId whole) {
-      const Meta &p = body_value(part).meta, &w = value(whole).meta;
-      bool fit = p.dtype == w.dtype && p.shape.rank() == w.shape.rank() && w.shape.rank() > 0;
-      for (int axis = 0; fit && axis < w.shape.rank(); ++axis)
-        fit = w.shape[axis] == p.shape[axis] * (axis == 0 ? loop.trips : 1);
-      require(fit, "the parts of " + value(whole).path + " do not make up the whole");
-    };
-    for (const Loop::In& link : loop.shared) {
-      equal(link.body, link.outer);
-      const size_t variable = variable_of(link.body);
-      require(loop.body.variables[variable].last == link.body, "a shared value is changed");
-      require(body.variable_at[variable] == place_in(step, node, link.outer, false),
-              "a shared value is not where the body reads it");
-    }
-    for (const Loop::In& link : loop.params) equal(link.body, link.outer);
-    if (loop.bands != 0) validate_bands(graph_, loop);
-    for (const Loop::In& link : loop.sliced) {
-      if (loop.bands == 0) parts(link.body, link.outer);
-      require(listed_place(loop.body.inputs, body.input_at, link.body) ==
-                  place_in(step, node, link.outer, false),
-              "a sliced value is not where the body reads it");
-    }
-    for (const Loop::Out& link : loop.stacked) {
-      parts(link.body, link.outer);
-      require(listed_place(loop.body.keep, body.keep_at, link.body) ==
-                  place_in(step, node, link.outer, true),
-              "a stacked value is not where the body writes it");
-    }
-    for (const Loop::Out& link : loop.accumulated) {
-      equal(link.body, link.outer);
-      const size_t variable = variable_of(link.body);
-      require(loop.body.variables[variable].last == link.body, "a sum is changed once more");
-      require(body.variable_at[variable] == place_in(step, node, link.outer, true),
-              "a sum is not where the body adds to it");
-    }
-    require(loop.carried.empty(), "carried values are not planned");
   }
 
   void play_output(const Step& step, const Node& node, const Op& op, size_t o,
