@@ -52,7 +52,7 @@ format: setup
 	scripts/format
 
 clean:
-	rm -rf build build-cuda build-sanitize build-tsan
+	rm -rf build build-cuda build-sanitize build-tsan build-apart
 
 # Ninja itself configures again when a CMake file or the list of sources changes, but does not know
 # the presets.

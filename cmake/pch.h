@@ -1,5 +1,5 @@
 // The standard headers that most sources use, compiled once. Sources still include what they need:
-// the sanitizer build has no precompiled header.
+// the preset `apart` has no precompiled header.
 #pragma once
 
 #include <algorithm>
