@@ -17,7 +17,9 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/data_files.h"
 #include "tests/image_files.h"
+#include "tests/messages.h"
 
 namespace pl::image_test {
 namespace {
@@ -25,26 +27,10 @@ namespace {
 namespace fs = std::filesystem;
 using test::gradient;
 using test::jpeg;
+using test::message_of;
 using test::Pixels;
-
-class Folder {
- public:
-  Folder() {
-    std::string path = (fs::temp_directory_path() / "plimsoll-image-XXXXXX").string();
-    EXPECT_NE(mkdtemp(path.data()), nullptr);
-    path_ = path;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-void write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
+using test::TempFolder;
+using test::write_bytes;
 
 // What libjpeg says at full size.
 Pixels plain_decode(const std::string& bytes) {
@@ -95,16 +81,6 @@ Pixels decode(const std::string& path, int64_t height, int64_t width, Bytes scra
   Pixels pixels(static_cast<size_t>(height * width * 3));
   decode_image(path, {.size = {height, width}, .scratch = scratch}, pixels.data());
   return pixels;
-}
-
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no DataError";
 }
 
 int largest_difference(const Pixels& a, const Pixels& b) {
@@ -172,23 +148,23 @@ TEST(Resize, IsTheWeightedSumOfPixels) {
 }
 
 TEST(Jpeg, AtItsOwnSizeIsWhatTheLibrarySays) {
-  const Folder folder;
+  const TempFolder folder;
   for (const bool progressive : {false, true}) {
     const std::string bytes = jpeg(gradient(75, 101), 75, 101, 3, progressive);
-    write(folder / "a.jpg", bytes);
+    write_bytes(folder / "a.jpg", bytes);
     EXPECT_EQ(decode(folder / "a.jpg", 75, 101), plain_decode(bytes));
     EXPECT_EQ(image_header(folder / "a.jpg").size, (ImageSize{75, 101}));
   }
-  write(folder / "grey.jpg", jpeg(gradient(20, 30, 1), 20, 30, 1));
+  write_bytes(folder / "grey.jpg", jpeg(gradient(20, 30, 1), 20, 30, 1));
   const Pixels grey = decode(folder / "grey.jpg", 20, 30);
   for (size_t i = 0; i < grey.size(); i += 3)
     EXPECT_TRUE(grey[i] == grey[i + 1] && grey[i] == grey[i + 2]);
 }
 
 TEST(Jpeg, LargeOnesAreScaledWhileTheyAreDecoded) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string bytes = jpeg(gradient(128, 160), 128, 160);
-  write(folder / "a.jpg", bytes);
+  write_bytes(folder / "a.jpg", bytes);
   const Pixels whole = plain_decode(bytes);
   for (const auto& [height, width] : {std::pair{16, 20}, {32, 40}, {33, 60}}) {
     const Pixels wanted = reference_resize(whole, {128, 160}, {height, width}, true);
@@ -198,7 +174,7 @@ TEST(Jpeg, LargeOnesAreScaledWhileTheyAreDecoded) {
 
 // An eighth of a plain file is the means of its blocks, which are read by code of our own.
 TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
-  const Folder folder;
+  const TempFolder folder;
   const int64_t height = 203, width = 301;  // means 26 x 38, of colours 13 x 19
   struct Case {
     int channels, across, down, restart;
@@ -212,7 +188,7 @@ TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
                                          {3, 2, 2, 2}}) {
     const std::string bytes = jpeg(gradient(height, width, c.channels), height, width, c.channels,
                                    false, c.across, c.down, c.restart);
-    write(folder / "a.jpg", bytes);
+    write_bytes(folder / "a.jpg", bytes);
     const Pixels got = decode(folder / "a.jpg", 14, 20);
     const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {14, 20}, true);
     double sum = 0;
@@ -221,7 +197,7 @@ TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
     EXPECT_LE(sum / static_cast<double>(got.size()), 1.0) << c.across << c.down << c.restart;
     // Whatever is missing at its end is missed.
     for (size_t cut = 3; cut < bytes.size(); cut += bytes.size() / 9) {
-      write(folder / "cut.jpg", bytes.substr(0, bytes.size() - cut));
+      write_bytes(folder / "cut.jpg", bytes.substr(0, bytes.size() - cut));
       EXPECT_NE(message_of([&] { decode(folder / "cut.jpg", 14, 20); }).find("cut.jpg: "),
                 std::string::npos)
           << cut << " of " << bytes.size();
@@ -231,12 +207,12 @@ TEST(Jpeg, AnEighthIsTheMeansOfBlocks) {
 
 // Tables are named by four bits, of which there are four.
 TEST(Jpeg, TablesThatCannotBeAreRefused) {
-  const Folder folder;
+  const TempFolder folder;
   std::string bytes = jpeg(gradient(203, 301), 203, 301);
   const size_t scan = bytes.find("\xFF\xDA");
   ASSERT_NE(scan, std::string::npos);
   bytes[scan + 6] = '\xBC';  // of the first component, behind marker, length, count and name
-  write(folder / "a.jpg", bytes);
+  write_bytes(folder / "a.jpg", bytes);
   for (const int64_t size : {14, 60, 203})
     EXPECT_NE(message_of([&] { decode(folder / "a.jpg", size, size); }).find("a.jpg: "),
               std::string::npos);
@@ -245,7 +221,7 @@ TEST(Jpeg, TablesThatCannotBeAreRefused) {
 // Colours are stored at half size and go to the target from there; the library makes them as large
 // as the picture first. Where colours are smooth that is the same, and on the whole nearly so.
 TEST(Jpeg, SmallerOnesAreNearWhatTheLibrarySays) {
-  const Folder folder;
+  const TempFolder folder;
   const int64_t height = 75, width = 101;
   Pixels rough = gradient(height, width);
   for (size_t i = 0; i < rough.size(); ++i)
@@ -255,7 +231,7 @@ TEST(Jpeg, SmallerOnesAreNearWhatTheLibrarySays) {
     for (const bool smooth : {true, false}) {
       const std::string bytes =
           jpeg(smooth ? gradient(height, width) : rough, height, width, 3, progressive);
-      write(folder / "a.jpg", bytes);
+      write_bytes(folder / "a.jpg", bytes);
       const Pixels got = decode(folder / "a.jpg", 48, 60);
       const Pixels wanted = reference_resize(plain_decode(bytes), {height, width}, {48, 60}, true);
       double sum = 0;
@@ -266,10 +242,10 @@ TEST(Jpeg, SmallerOnesAreNearWhatTheLibrarySays) {
 }
 
 TEST(Png, RowsComeBackAsTheyWere) {
-  const Folder folder;
+  const TempFolder folder;
   const Pixels pixels = gradient(33, 47);
   for (const bool interlaced : {false, true}) {
-    write(folder / "a.png", png(pixels, 33, 47, PNG_COLOR_TYPE_RGB, interlaced));
+    write_bytes(folder / "a.png", png(pixels, 33, 47, PNG_COLOR_TYPE_RGB, interlaced));
     EXPECT_EQ(decode(folder / "a.png", 33, 47), pixels) << interlaced;
   }
   Pixels rgba, wide;
@@ -278,20 +254,20 @@ TEST(Png, RowsComeBackAsTheyWere) {
     rgba.push_back(static_cast<uint8_t>(i));  // dropped
   }
   for (uint8_t value : pixels) wide.insert(wide.end(), {value, value});
-  write(folder / "b.png", png(rgba, 33, 47, PNG_COLOR_TYPE_RGB_ALPHA, false));
+  write_bytes(folder / "b.png", png(rgba, 33, 47, PNG_COLOR_TYPE_RGB_ALPHA, false));
   EXPECT_EQ(decode(folder / "b.png", 33, 47), pixels);
-  write(folder / "c.png", png(wide, 33, 47, PNG_COLOR_TYPE_RGB, false, 16));
+  write_bytes(folder / "c.png", png(wide, 33, 47, PNG_COLOR_TYPE_RGB, false, 16));
   EXPECT_EQ(decode(folder / "c.png", 33, 47), pixels);
-  write(folder / "d.png", png(gradient(33, 47, 1), 33, 47, PNG_COLOR_TYPE_GRAY, true));
+  write_bytes(folder / "d.png", png(gradient(33, 47, 1), 33, 47, PNG_COLOR_TYPE_GRAY, true));
   EXPECT_EQ(decode(folder / "d.png", 33, 47)[47 * 3 * 5 + 7 * 3 + 2],
             gradient(33, 47, 1)[47 * 5 + 7]);
 }
 
 TEST(Image, IsReadAtItsOwnSize) {
-  const Folder folder;
+  const TempFolder folder;
   const Pixels pixels = gradient(7, 9);
   const std::string path = folder / "a.png", bytes = png(pixels, 7, 9, PNG_COLOR_TYPE_RGB, false);
-  write(path, bytes);
+  write_bytes(path, bytes);
   const Tensor image = read_image(path);
   EXPECT_EQ(image.shape(), (Shape{7, 9, 3}));
   EXPECT_TRUE(std::equal(pixels.begin(), pixels.end(), image.data_as<uint8_t>()));
@@ -303,15 +279,15 @@ TEST(Image, IsReadAtItsOwnSize) {
 }
 
 TEST(Image, TheFirstBytesDecideNotTheName) {
-  const Folder folder;
+  const TempFolder folder;
   const Pixels pixels = gradient(8, 8);
-  write(folder / "lies.jpg", png(pixels, 8, 8, PNG_COLOR_TYPE_RGB, false));
+  write_bytes(folder / "lies.jpg", png(pixels, 8, 8, PNG_COLOR_TYPE_RGB, false));
   EXPECT_EQ(decode(folder / "lies.jpg", 8, 8), pixels);
   EXPECT_EQ(image_header(folder / "lies.jpg").kind, ImageKind::png);
 }
 
 TEST(Image, DamageIsADataErrorWithTheName) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string whole = jpeg(gradient(200, 300), 200, 300);
   const std::string rows = png(gradient(64, 64), 64, 64, PNG_COLOR_TYPE_RGB, false);
   const std::vector<std::pair<std::string, std::string>> cases{
@@ -323,7 +299,7 @@ TEST(Image, DamageIsADataErrorWithTheName) {
       {"magic.png", rows.substr(0, 8)},
   };
   for (const auto& [name, bytes] : cases) {
-    write(folder / name, bytes);
+    write_bytes(folder / name, bytes);
     const std::string message = message_of([&] { decode(folder / name, 32, 32); });
     EXPECT_NE(message.find(name + ": "), std::string::npos) << name << " " << message;
   }
@@ -333,7 +309,7 @@ TEST(Image, DamageIsADataErrorWithTheName) {
 
 // A header of a few bytes that promises 60,000 x 60,000 pixels.
 TEST(Image, BombsAreRefusedFromTheHeader) {
-  const Folder folder;
+  const TempFolder folder;
   std::string bomb = png(gradient(4, 4), 4, 4, PNG_COLOR_TYPE_RGB, false);
   const auto patch = [&](size_t at, uint32_t value) {
     for (int b = 0; b < 4; ++b)
@@ -342,7 +318,7 @@ TEST(Image, BombsAreRefusedFromTheHeader) {
   patch(16, 60'000);
   patch(20, 60'000);
   patch(29, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bomb.data()) + 12, 17)));
-  write(folder / "bomb.png", bomb);
+  write_bytes(folder / "bomb.png", bomb);
   EXPECT_NE(
       message_of([&] { decode(folder / "bomb.png", 8, 8); }).find("pixels, received 60000 x 60000"),
       std::string::npos);
@@ -352,26 +328,26 @@ TEST(Image, BombsAreRefusedFromTheHeader) {
   patch(20, 16'000);
   patch(29, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bomb.data()) + 12, 17)));
   std::filesystem::create_directories(folder / "class");
-  write(folder / "class/lie.png", bomb);
+  write_bytes(folder / "class/lie.png", bomb);
   EXPECT_NE(message_of([&] {
               image_sources(folder / "class", {8, 8}, 1);
             }).find("hold its pixels"),
             std::string::npos);
   // Interlaced and progressive images are held whole, and charged before.
-  write(folder / "held.png", png(gradient(300, 300), 300, 300, PNG_COLOR_TYPE_RGB, true));
+  write_bytes(folder / "held.png", png(gradient(300, 300), 300, 300, PNG_COLOR_TYPE_RGB, true));
   EXPECT_NE(
       message_of([&] { decode(folder / "held.png", 8, 8, 400 * kKiB); }).find("raise scratch"),
       std::string::npos);
-  write(folder / "held.jpg", jpeg(gradient(600, 600), 600, 600, 3, true));
+  write_bytes(folder / "held.jpg", jpeg(gradient(600, 600), 600, 600, 3, true));
   EXPECT_NE(
       message_of([&] { decode(folder / "held.jpg", 8, 8, 500 * kKiB); }).find("raise scratch"),
       std::string::npos);
 }
 
 TEST(Image, ScratchIsFromTheBudget) {
-  const Folder folder;
+  const TempFolder folder;
   std::filesystem::create_directories(folder / "a");
-  write(folder / "a/1.jpg", jpeg(gradient(1500, 2000), 1500, 2000, 3, true));
+  write_bytes(folder / "a/1.jpg", jpeg(gradient(1500, 2000), 1500, 2000, 3, true));
   const Dataset images =
       image_dataset_from_directory(folder / "a", {.batch_size = 1, .image_size = {32, 32}});
   const auto read = [&](const char* memory) {
@@ -390,7 +366,7 @@ TEST(Image, ScratchIsFromTheBudget) {
 }
 
 TEST(Image, MutatedFilesNeverCrash) {
-  const Folder folder;
+  const TempFolder folder;
   const std::vector<std::string> seeds{
       jpeg(gradient(60, 60), 60, 60), jpeg(gradient(40, 40), 40, 40, 3, true),
       png(gradient(30, 30), 30, 30, PNG_COLOR_TYPE_RGB, false),
@@ -406,7 +382,7 @@ TEST(Image, MutatedFilesNeverCrash) {
     for (size_t k = 1 + random(4); k > 0; --k)
       bytes[random(bytes.size())] ^= static_cast<char>(1 + random(255));
     if (random(4) == 0) bytes.resize(1 + random(bytes.size()));
-    write(folder / "x", bytes);
+    write_bytes(folder / "x", bytes);
     try {
       const int64_t size = i % 2 ? 16 : 3;  // all ways of decoding
       decode(folder / "x", size, size);
@@ -415,185 +391,6 @@ TEST(Image, MutatedFilesNeverCrash) {
     }
   }
   EXPECT_GT(refused, 50);
-}
-
-TEST(ImageFolder, ClassesAreSortedFolders) {
-  const Folder folder;
-  for (const char* name : {"dog", "ant", "cat"}) fs::create_directory(folder / name);
-  for (const char* name : {"dog/b.jpg", "dog/a.JPG", "cat/z.jpeg", "ant/q.png"})
-    write(folder / name, png(gradient(6, 6), 6, 6, PNG_COLOR_TYPE_RGB, false));
-  write(folder / "dog/notes.txt", "no image");
-  const ImageList list = list_images(folder.path());
-  EXPECT_EQ(list.classes, (std::vector<std::string>{"ant", "cat", "dog"}));
-  ASSERT_EQ(list.size(), 4);
-  EXPECT_EQ(list.path(0), folder / "ant/q.png");
-  EXPECT_EQ(list.path(3), folder / "dog/b.jpg");
-  EXPECT_EQ(list.labels, (std::vector<int32_t>{0, 1, 2, 2}));
-  EXPECT_THROW(list_images(folder / "nowhere"), DataError);
-  fs::create_directory(folder / "none");
-  EXPECT_THROW(list_images(folder / "none"), DataError);
-}
-
-TEST(ImageFolder, FilesBelowClassesCountAndOthersAreNamed) {
-  const Folder folder;
-  for (const char* name : {"ant/more/less", "bee"}) fs::create_directories(folder / name);
-  const std::string image = png(gradient(6, 6), 6, 6, PNG_COLOR_TYPE_RGB, false);
-  for (const char* name : {"ant/z.png", "ant/more/a.png", "ant/more/less/b.png", "bee/c.png"})
-    write(folder / name, image);
-  for (const char* name : {"readme.md", "bee/photo", "ant/more/d.webp", "bee/.hidden"})
-    write(folder / name, image);
-  fs::create_directory_symlink(folder.path(), folder / "bee/loop");
-  const ImageList list = list_images(folder.path());
-  ASSERT_EQ(list.size(), 4);
-  EXPECT_EQ(list.labels, (std::vector<int32_t>{0, 0, 0, 1}));
-  EXPECT_EQ(list.path(0), folder / "ant/z.png");
-  EXPECT_EQ(list.path(2), folder / "ant/more/less/b.png");
-  EXPECT_EQ(list.passed_over, 4);
-  EXPECT_EQ(list.text(), folder.path() +
-                             ": 4 images of 2 classes; passed over 4 files: readme.md, " +
-                             "ant/more/d.webp, bee/photo, bee/loop");
-  EXPECT_NE(image_header(list.path(2)).size.height, 0);
-}
-
-TEST(ImageFolder, IsSplitInTwo) {
-  const Folder folder;
-  for (const char* name : {"a", "b"}) fs::create_directory(folder / name);
-  for (int i = 0; i < 10; ++i)
-    write(folder / (std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".png"),
-          png(Pixels(12, static_cast<uint8_t>(20 * i)), 2, 2, PNG_COLOR_TYPE_RGB, false));
-  const auto values = [&](const char* subset, uint64_t epoch) {
-    DatasetIterator iterator = image_dataset_from_directory(folder.path(), {.batch_size = 0,
-                                                                            .image_size = {2, 2},
-                                                                            .seed = 5,
-                                                                            .validation_split = 0.3,
-                                                                            .subset = subset})
-                                   .iterate(epoch);
-    std::vector<int> list;
-    for (Element e; iterator.next(e);) list.push_back(*e[0].data_as<uint8_t>());
-    return list;
-  };
-  std::vector<int> train = values("training", 0), rest = values("validation", 0);
-  EXPECT_EQ(train.size(), 7u);
-  EXPECT_EQ(rest.size(), 3u);
-  EXPECT_NE(values("training", 1), train);
-  std::vector<int> later = values("training", 1);
-  std::sort(later.begin(), later.end());
-  std::sort(train.begin(), train.end());
-  EXPECT_EQ(later, train);
-  train.insert(train.end(), rest.begin(), rest.end());
-  std::sort(train.begin(), train.end());
-  EXPECT_EQ(train, (std::vector<int>{0, 20, 40, 60, 80, 100, 120, 140, 160, 180}));
-  EXPECT_THROW(image_dataset_from_directory(folder.path(), {.validation_split = 0.3}), UserError);
-  EXPECT_THROW(image_dataset_from_directory(folder.path(), {.subset = "training"}), UserError);
-}
-
-TEST(ImageFolder, DamagedOnesGiveTheirPlaceToTheNext) {
-  const Folder folder;
-  fs::create_directory(folder / "a");
-  for (int i = 0; i < 6; ++i) {
-    std::string bytes = jpeg(gradient(40 + i, 50), 40 + i, 50);
-    if (i == 1) bytes = "no header";
-    if (i == 3) {  // a header that is whole
-      bytes = png(gradient(40, 50), 40, 50, PNG_COLOR_TYPE_RGB, false);
-      bytes.resize(bytes.size() / 2);
-    }
-    write(folder / ("a/" + std::to_string(i) + ".jpg"), bytes);
-  }
-  EXPECT_THROW(image_sources(folder.path(), {8, 8}, 2), DataError);
-  ::testing::internal::CaptureStderr();
-  {
-    const Sources sources = image_sources(folder.path(), {8, 8}, 2, OnError::skip);
-    ASSERT_EQ(sources.train->size(), 5);
-    Pixels x(5 * 8 * 8 * 3);
-    std::vector<int32_t> y(5);
-    const std::vector<void*> places{x.data(), y.data()};
-    for (int epoch = 0; epoch < 2; ++epoch)
-      sources.train->read(std::vector<int64_t>{0, 1, 2, 3, 4}, places);
-    // The third of those that have a header is 3.jpg, whose place 4.jpg takes.
-    EXPECT_TRUE(std::equal(x.begin() + 2 * 192, x.begin() + 3 * 192, x.begin() + 3 * 192));
-    EXPECT_FALSE(std::equal(x.begin() + 1 * 192, x.begin() + 2 * 192, x.begin() + 2 * 192));
-  }
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  for (const char* part : {"a/1.jpg", "a/3.jpg", "skipped 1 files in all, 5 images are left"})
-    EXPECT_NE(said.find(part), std::string::npos) << part << "\n" << said;
-  EXPECT_EQ(said.find("3.jpg"), said.rfind("3.jpg")) << "once";
-}
-
-TEST(ImageFolder, IsASourceThatReadsInAnyOrderOnAnyThreads) {
-  const Folder folder;
-  for (const char* name : {"train", "train/a", "train/b", "test", "test/a", "test/b"})
-    fs::create_directory(folder / name);
-  for (int i = 0; i < 9; ++i)
-    write(folder / ("train/" + std::string(i % 2 ? "a/" : "b/") + std::to_string(i) + ".jpg"),
-          jpeg(gradient(30 + i, 40 + 2 * i), 30 + i, 40 + 2 * i));
-  for (const char* name : {"test/a/0.png", "test/b/0.png"})
-    write(folder / name, png(gradient(20, 20), 20, 20, PNG_COLOR_TYPE_RGB, false));
-  EXPECT_TRUE(is_image_folder(folder.path()));
-  const int64_t bytes = 12 * 16 * 3;
-  const std::vector<int64_t> order{8, 0, 3, 3, 5, 1, 7};
-  std::vector<Pixels> results;
-  for (const int threads : {1, 4}) {
-    const Sources sources = image_sources(folder.path(), {12, 16}, threads);
-    EXPECT_EQ(sources.train->size(), 9);
-    EXPECT_EQ(sources.test->size(), 2);
-    EXPECT_EQ(sources.train->fields()[1].range->high, 1);
-    Pixels x(static_cast<size_t>(7 * bytes));
-    std::vector<int32_t> y(7);
-    const std::vector<void*> places{x.data(), y.data()};
-    sources.train->read(order, places);
-    EXPECT_EQ(y, (std::vector<int32_t>{1, 0, 0, 0, 1, 0, 1}));
-    results.push_back(x);
-  }
-  EXPECT_EQ(results[0], results[1]);
-  const Pixels first = decode(list_images(folder / "train").path(8), 12, 16);
-  EXPECT_TRUE(std::equal(first.begin(), first.end(), results[0].begin()));
-  // Half of a file shows when it is read, a broken header before.
-  const std::string last = list_images(folder / "train").path(3);
-  const Sources sources = image_sources(folder.path(), {12, 16}, 3);
-  write(last, "broken");
-  Pixels x(static_cast<size_t>(7 * bytes));
-  const std::vector<void*> places{x.data(), nullptr};
-  EXPECT_NE(message_of([&] { sources.train->read(order, places); }).find("7.jpg"),
-            std::string::npos);
-  EXPECT_NE(message_of([&] {
-              image_sources(folder.path(), {12, 16}, 3);
-            }).find("7.jpg"),
-            std::string::npos);
-}
-
-TEST(ImageFolder, OneDamagedFileStopsOrIsSkippedAndNamed) {
-  const Folder folder;
-  fs::create_directory(folder / "a");
-  for (int i = 0; i < 30; ++i) {
-    std::string bytes = jpeg(gradient(40 + i, 50), 40 + i, 50);
-    if (i == 17) bytes.resize(bytes.size() / 2);
-    write(folder / ("a/" + std::to_string(100 + i) + ".jpg"), bytes);
-  }
-  const ImageDatasetOptions options{.batch_size = 4, .image_size = {24, 24}, .shuffle = false};
-  const Dataset stops = image_dataset_from_directory(folder.path(), options)
-                            .with_options({.memory = "40MiB", .threads = 3});
-  DatasetIterator iterator = stops.iterate();
-  const std::string message = message_of([&] {
-    for (Element batch; iterator.next(batch);) {
-    }
-  });
-  EXPECT_NE(message.find("a/117.jpg: the file ends in the middle"), std::string::npos) << message;
-
-  ImageDatasetOptions skipping = options;
-  skipping.ignore_errors = true;
-  DatasetIterator going = image_dataset_from_directory(folder.path(), skipping)
-                              .with_options({.memory = "40MiB", .threads = 3})
-                              .iterate();
-  int64_t rows = 0;
-  for (Element batch; going.next(batch);) rows += batch[0].shape()[0];
-  EXPECT_EQ(rows, 29);
-  const PipelineReport report = going.report();
-  const auto line = std::find_if(report.stages.begin(), report.stages.end(),
-                                 [](const StageReport& s) { return s.name == "ignore_errors"; });
-  ASSERT_NE(line, report.stages.end());
-  EXPECT_EQ(line->skipped, 1);
-  EXPECT_NE(line->messages.at(0).find("117.jpg"), std::string::npos);
-  EXPECT_LE(report.ledger.payload_peak, 40 * kMiB);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Helpers of the pipeline's tests.
 #pragma once
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,23 @@ inline std::vector<int64_t> numbers(const Dataset& dataset, uint64_t epoch = 0) 
 inline ElementSpec int64_spec() { return {{{"x", Dtype::int64, Shape()}}}; }
 
 inline Element times(const Element& in, int64_t factor) { return {scalar64(number(in) * factor)}; }
+
+inline std::vector<int64_t> iota(int64_t n, int64_t first = 0) {
+  std::vector<int64_t> list(static_cast<size_t>(n));
+  std::iota(list.begin(), list.end(), first);
+  return list;
+}
+
+// A stream: what cannot be got by index.
+inline Dataset stream(int64_t n) {
+  return Dataset::from_generator(
+      [n] {
+        return [n, i = int64_t{0}]() mutable -> std::optional<Element> {
+          if (i == n) return {};
+          return Element{scalar64(i++)};
+        };
+      },
+      int64_spec());
+}
 
 }  // namespace pl
