@@ -212,10 +212,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
     return planner.plan(batch, other);
   };
   Bytes host = 0;
-  if (options.cuda && options.offload) {
-    const Bytes room = host_room().least();
-    host = std::min(options.host_memory.value_or(room / 2), room);
-  }
+  if (options.cuda && options.offload) host = host_room().for_device(options.host_memory);
   PlanOptions plan_options{
       .budget = options.memory,
       .host = host,

@@ -143,8 +143,8 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   const PlanKey wanted = key(batch_);
   PlanOptions options{.budget = budget_, .switches = needs_.switches, .all = want_max_batch};
   if (!backend.on_host() && !compiled_.run_eagerly) {
-    const Bytes room = host_room().least(), wanted = needs_.switches.away;
-    options.host = wanted == kHalfOfHost ? room / 2 : std::min(wanted, room);
+    const Bytes away = needs_.switches.away;
+    options.host = host_room().for_device(away == kHalfOfHost ? std::nullopt : std::optional(away));
   }
   if (needs_.kind != StepKind::train)
     options.pinned = state_.variables_here() ? state_.variables->pinned_bytes() : 0;

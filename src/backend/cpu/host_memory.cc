@@ -106,6 +106,11 @@ Bytes HostRoom::least() const {
   return std::min({available, cgroup.value_or(available), address_space.value_or(available)});
 }
 
+Bytes HostRoom::for_device(std::optional<Bytes> given) const {
+  const Bytes room = least();
+  return std::min(given.value_or(room / 2), room);
+}
+
 std::string HostRoom::tightest() const {
   if (address_space && *address_space == least()) return "the process's resource limit (ulimit)";
   if (cgroup && *cgroup == least()) return "the control group's memory limit";

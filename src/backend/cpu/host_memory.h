@@ -15,6 +15,8 @@ struct HostRoom {
   std::optional<Bytes> address_space;  // RLIMIT_AS and RLIMIT_DATA
   Bytes least() const;
   std::string tightest() const;  // what sets `least`, in words
+  // For what a device keeps here: half of it, or what was given; never more than there is.
+  Bytes for_device(std::optional<Bytes> given) const;
 };
 HostRoom host_room();
 
