@@ -1,7 +1,6 @@
 #include "backend/cuda/cuda_backend.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <future>
@@ -10,6 +9,7 @@
 
 #include "backend/cuda/add_words.h"
 #include "backend/cuda/cuda_libraries.h"
+#include "backend/cuda/device_holders.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/handle_lock.h"
 #include "backend/cuda/stay_copies.h"
@@ -73,28 +73,6 @@ DnnHandle make_dnn(void* library, cudaStream_t stream) {
   return dnn;
 }
 
-Bytes held_by_others(const std::vector<DeviceHolder>& holders, unsigned own) {
-  Bytes bytes = 0;
-  for (const DeviceHolder& holder : holders)
-    if (holder.process != own) bytes += holder.bytes;
-  return bytes;
-}
-
-// This process in the driver's list: in a container it may have another number there, and is then
-// the one that came with the context. 0: unknown.
-unsigned own_process(const std::vector<DeviceHolder>& before,
-                     const std::vector<DeviceHolder>& after) {
-  const auto own = static_cast<unsigned>(::getpid());
-  std::vector<unsigned> came;
-  for (const DeviceHolder& holder : after) {
-    if (holder.process == own) return own;
-    if (std::none_of(before.begin(), before.end(),
-                     [&](const DeviceHolder& known) { return known.process == holder.process; }))
-      came.push_back(holder.process);
-  }
-  return came.size() == 1 ? came[0] : 0;
-}
-
 // "a machine with cuda:0 (NVIDIA H200), cuda:1 (NVIDIA H200)"
 std::string devices_text(int count) {
   if (count == 0) return "a machine without one";
@@ -112,8 +90,7 @@ std::string devices_text(int count) {
 
 struct CudaBackend::State {
   int index = 0;
-  Bytes others = 0;  // when this backend began
-  unsigned own = 0;  // this process, as the driver lists it; 0: unknown
+  std::unique_ptr<DeviceHolders> holders;
   cudaDeviceProp properties{};
   cudaStream_t stream = nullptr, copies = nullptr;
   cudaEvent_t reached = nullptr;               // by one of the streams, for the other one
@@ -163,15 +140,14 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
                     "received " + devices_text(count) +
                     (count == 0 ? "; use --device cpu" : "; use one of these, or --device cpu"));
   s.index = index;
-  const std::vector<DeviceHolder> before = device_holders(index);
-  s.others = held_by_others(before, static_cast<unsigned>(::getpid()));
+  s.holders = std::make_unique<DeviceHolders>(index);
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   cuda_check(cudaGetDeviceProperties(&s.properties, index), "cudaGetDeviceProperties");
   for (cudaStream_t* each : {&s.stream, &s.copies})
     cuda_check(cudaStreamCreateWithFlags(each, cudaStreamNonBlocking), "cudaStreamCreate");
   cuda_check(cudaEventCreateWithFlags(&s.reached, cudaEventDisableTiming), "cudaEventCreate");
   s.stays = std::make_unique<StayCopies>(s.stream);
-  s.own = own_process(before, device_holders(index));
+  s.holders->find_own();
   if (!cuda::has_code_for_device())
     throw BackendError(
         "[backend] --device cuda:" + std::to_string(index) +
@@ -240,7 +216,7 @@ void CudaBackend::synchronize() {
 
 std::unique_ptr<DeviceMemory> CudaBackend::reserve(Bytes bytes) {
   use();
-  auto memory = std::make_unique<CudaMemory>(state_->index, bytes);
+  auto memory = std::make_unique<CudaMemory>(*state_->holders, bytes);
   zero(memory->data(), bytes);
   return memory;
 }
@@ -395,16 +371,8 @@ Bytes CudaBackend::free() const {
   return static_cast<Bytes>(free);
 }
 
-// Others come and go while this process lives.
 Bytes CudaBackend::held() const {
-  Bytes others = state_->others;
-  if (state_->own != 0) {
-    const std::vector<DeviceHolder> now = device_holders(state_->index);
-    if (std::any_of(now.begin(), now.end(),
-                    [&](const DeviceHolder& holder) { return holder.process == state_->own; }))
-      others = held_by_others(now, state_->own);
-  }
-  return std::max<Bytes>(0, total() - free() - others);
+  return std::max<Bytes>(0, total() - free() - state_->holders->others());
 }
 
 }  // namespace pl

@@ -7,9 +7,7 @@
 #include "base/error.h"
 
 namespace pl {
-namespace {
 
-// The first that the loader finds, or the one in the toolkit's usual place; null: none.
 void* open_first(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (void* handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
@@ -18,6 +16,8 @@ void* open_first(std::initializer_list<const char*> names) {
   }
   return nullptr;
 }
+
+namespace {
 
 void* open_library(std::initializer_list<const char*> names) {
   if (void* handle = open_first(names)) return handle;
@@ -126,73 +126,6 @@ void CudaLibraries::open_ahead() {
     nvrtc();                       // which it compiles attention with
   } catch (const BackendError&) {  // told where it is needed
   }
-}
-
-namespace {
-
-// NVML by hand: its header is not part of every toolkit.
-struct Nvml {
-  struct Process {  // nvmlProcessInfo_t
-    unsigned pid;
-    unsigned long long bytes;
-    unsigned gpu_instance, compute_instance;
-  };
-  struct Memory {  // nvmlMemory_t
-    unsigned long long total, free, used;
-  };
-  int (*init)() = nullptr;
-  int (*device)(const char*, void**) = nullptr;
-  int (*processes)(void*, unsigned*, Process*) = nullptr;
-  int (*memory)(void*, Memory*) = nullptr;
-};
-
-// The NVML device of a CUDA device; null where there is none.
-void* nvml_device(int index, Nvml& nvml) {
-  void* library = open_first({"libnvidia-ml.so.1"});
-  if (!library) return nullptr;
-  auto get = [&](const char* name, auto& to) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name));
-    return to != nullptr;
-  };
-  char bus[32] = {};
-  void* device = nullptr;
-  const bool found = get("nvmlInit_v2", nvml.init) &&
-                     get("nvmlDeviceGetHandleByPciBusId_v2", nvml.device) &&
-                     get("nvmlDeviceGetComputeRunningProcesses_v3", nvml.processes) &&
-                     get("nvmlDeviceGetMemoryInfo", nvml.memory) && nvml.init() == 0 &&
-                     cudaDeviceGetPCIBusId(bus, sizeof bus, index) == cudaSuccess &&
-                     nvml.device(bus, &device) == 0;
-  return found ? device : nullptr;
-}
-
-}  // namespace
-
-std::vector<DeviceHolder> device_holders(int index) {
-  Nvml nvml;
-  void* device = nvml_device(index, nvml);
-  std::vector<DeviceHolder> holders;
-  if (!device) return holders;
-  constexpr int kTooSmall = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
-  std::vector<Nvml::Process> list(64);
-  auto count = static_cast<unsigned>(list.size());
-  int status = nvml.processes(device, &count, list.data());
-  if (status == kTooSmall) {
-    list.resize(2 * static_cast<size_t>(count));  // some may begin meanwhile
-    count = static_cast<unsigned>(list.size());
-    status = nvml.processes(device, &count, list.data());
-  }
-  if (status != 0) return holders;
-  for (unsigned i = 0; i < count; ++i)
-    if (list[i].bytes != ~0ULL) holders.push_back({list[i].pid, static_cast<Bytes>(list[i].bytes)});
-  return holders;
-}
-
-Bytes device_used(int index) {
-  Nvml nvml;
-  void* device = nvml_device(index, nvml);
-  Nvml::Memory memory{};
-  if (!device || nvml.memory(device, &memory) != 0) return 0;
-  return static_cast<Bytes>(memory.used);
 }
 
 }  // namespace pl

@@ -8,12 +8,11 @@
 #include <cudnn.h>
 #include <nvrtc.h>
 
+#include <initializer_list>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "backend/cuda/cuda_check.h"
-#include "base/bytes.h"
 
 namespace pl {
 
@@ -64,12 +63,8 @@ class CudaLibraries {
   std::unique_ptr<State> state_;
 };
 
-// What others hold of a device's memory, by NVML; empty where there is none.
-struct DeviceHolder {
-  unsigned process = 0;
-  Bytes bytes = 0;
-};
-std::vector<DeviceHolder> device_holders(int index);
-Bytes device_used(int index);  // by all processes and the driver; 0 where NVML is missing
+// dlopen's handle of the first that the loader finds, or of the one in the toolkit's usual place;
+// null: none.
+void* open_first(std::initializer_list<const char*> names);
 
 }  // namespace pl

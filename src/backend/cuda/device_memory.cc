@@ -1,7 +1,6 @@
 #include "backend/cuda/device_memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,25 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/cuda_libraries.h"
+#include "backend/cuda/cuda_check.h"
+#include "backend/cuda/device_holders.h"
 #include "base/error.h"
 
 namespace pl {
-namespace {
 
-std::string who_holds(int device) {
-  std::string text;
-  for (const DeviceHolder& holder : device_holders(device)) {
-    if (holder.process == static_cast<unsigned>(::getpid())) continue;
-    text += (text.empty() ? "" : ", ") + ("process " + std::to_string(holder.process)) + " holds " +
-            format_bytes(holder.bytes);
-  }
-  return text.empty() ? "" : " (" + text + ")";
-}
-
-}  // namespace
-
-CudaMemory::CudaMemory(int device, Bytes bytes) {
+CudaMemory::CudaMemory(const DeviceHolders& holders, Bytes bytes) {
   bytes_ = bytes;
   if (bytes == 0) return;
   void* data = nullptr;
@@ -39,7 +26,7 @@ CudaMemory::CudaMemory(int device, Bytes bytes) {
     throw DoesNotFit("[memory] expected " + format_bytes(bytes) +
                      " of the device's memory in one " +
                      "piece, received none: " + format_bytes(static_cast<Bytes>(free)) + " of " +
-                     format_bytes(static_cast<Bytes>(total)) + " are free" + who_holds(device) +
+                     format_bytes(static_cast<Bytes>(total)) + " are free" + holders.others_text() +
                      "; a --memory that the free bytes allow fits");
   }
   cuda_check(status, "cudaMalloc");

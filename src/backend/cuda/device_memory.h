@@ -6,11 +6,13 @@
 
 namespace pl {
 
+class DeviceHolders;  // device_holders.h
+
 // One cudaMalloc, given back when destroyed.
 class CudaMemory final : public DeviceMemory {
  public:
   // Throws DoesNotFit, naming who else holds the device's memory.
-  CudaMemory(int device, Bytes bytes);
+  CudaMemory(const DeviceHolders& holders, Bytes bytes);
   ~CudaMemory() override;
 };
 
