@@ -250,7 +250,7 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
     return nullptr;
   const int64_t total = shape.elements();
   const bool flat = walk.flat();
-  if (flat) load_code(backend_of(call), reinterpret_cast<const void*>(strided_points<T, 1>));
+  if (flat) backend_of(call).load(reinterpret_cast<const void*>(strided_points<T, 1>));
   // Every pack of the result lies in one run of the last dimension, and so do the operands' packs.
   constexpr int kSize = Pack<T>::kSize;
   bool packs = walk.rank > 0 && walk.sizes[walk.rank - 1] % kSize == 0;

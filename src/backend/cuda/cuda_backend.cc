@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "backend/cuda/add_words.h"
 #include "backend/cuda/cuda_libraries.h"
@@ -106,7 +107,9 @@ struct CudaBackend::State {
   std::recursive_mutex recording;
   std::mutex shared_mutex;
   std::map<std::string, std::weak_ptr<void>> shared;
-  std::future<void> opening;  // of libraries; waited for first
+  std::mutex loaded_mutex;
+  std::set<const void*> loaded;  // kernels
+  std::future<void> opening;     // of libraries; waited for first
 
   ~State() {
     if (opening.valid()) opening.wait();
@@ -347,6 +350,14 @@ std::shared_ptr<void> CudaBackend::alone_with(const Kernel& kernel) {
 }
 
 CudaLibraries& CudaBackend::libraries() const { return state_->libraries; }
+
+void CudaBackend::load(const void* kernel) const {
+  const std::lock_guard lock(state_->loaded_mutex);
+  if (!state_->loaded.insert(kernel).second) return;
+  use();
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) cudaGetLastError();
+}
 
 std::shared_ptr<void> CudaBackend::shared(
     const std::string& name, const std::function<std::shared_ptr<void>()>& make) const {

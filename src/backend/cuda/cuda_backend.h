@@ -64,6 +64,9 @@ class CudaBackend final : public Backend, public DeviceWork {
   void* dnn() const;
   HandleLock& dnn_lock() const;  // of that handle
   CudaLibraries& libraries() const;
+  // Code that only some parts of a batch need is on the device before the first step too. The
+  // driver is asked once for each kernel.
+  void load(const void* kernel) const;
   // What kernels of this device share under a name, such as code that was loaded: made by the first
   // who asks, and gone with the last who holds it.
   std::shared_ptr<void> shared(const std::string& name,

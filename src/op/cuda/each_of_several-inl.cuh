@@ -63,7 +63,7 @@ class EachKernel final : public SeveralKernel {
   EachKernel(CudaBackend& backend, const Rule& rule, int64_t total)
       : backend_(backend), rule_(rule), total_(total) {
     footprint = static_cast<Bytes>(sizeof *this);
-    load_code(backend, reinterpret_cast<const void*>(each_element<Rule>));
+    backend.load(reinterpret_cast<const void*>(each_element<Rule>));
   }
   void run(void* const* in, void* const* out, void*) override {
     const KernelCall call{this, in, out};

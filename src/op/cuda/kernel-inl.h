@@ -45,13 +45,6 @@ inline void check_launch(const char* what) {
                        cudaGetErrorString(status));
 }
 
-// Code that only some parts of a batch need is on the device before the first step too.
-inline void load_code(const CudaBackend& backend, const void* kernel) {
-  backend.use();
-  cudaFuncAttributes attributes{};
-  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) cudaGetLastError();
-}
-
 template <class F>
 class LaunchKernel final : public Kernel {
  public:
