@@ -187,25 +187,16 @@ void with_norm_packs(int packs, F body) {
   });
 }
 
-// As many warps as their rings have room for on this device; false: it does not let us.
+// As many warps as their rings have room for on this device.
 template <class T>
-bool choose_warps(NormPlan& plan) {
-  int device = 0, room = 0;
-  bool good =
-      cudaGetDevice(&device) == cudaSuccess &&
-      cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess;
+void choose_warps(const CudaBackend& backend, NormPlan& plan) {
   with_norm_packs(plan.packs, [&]<int kPacks>() {
-    const int scale = kPacks * 32 * Pack<T>::kSize * static_cast<int>(sizeof(Wide<T>));
-    constexpr int kRingBytes = static_cast<int>(sizeof(NormRing<T, kPacks>));
-    plan.warps = std::min(kMostWarps, (room - scale) / kRingBytes);
+    const int64_t room =
+        shared_room(backend, reinterpret_cast<const void*>(norm_all_gradients<T, kPacks>));
+    constexpr auto kRingBytes = static_cast<int>(sizeof(NormRing<T, kPacks>));
+    plan.warps = std::min(kMostWarps, static_cast<int>(room / kRingBytes));
     plan.shared_bytes = plan.warps * kRingBytes;
-    good = good && plan.warps > 0 &&
-           cudaFuncSetAttribute(reinterpret_cast<const void*>(norm_all_gradients<T, kPacks>),
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                plan.shared_bytes) == cudaSuccess;
   });
-  if (!good) cudaGetLastError();
-  return good;
 }
 
 template <class T>
@@ -253,8 +244,8 @@ std::unique_ptr<Kernel> gradients_kernel(const PrepareCall& call, int first) {
                   .apart = apart,
                   .ends = {.rows = f.rows}};
     plan.ends.columns = plan.sums() * f.features;
-    backend.use();
-    if (!choose_warps<T>(plan)) return nullptr;
+    choose_warps<T>(backend, plan);
+    if (plan.warps == 0) return nullptr;
     plan.ends.pieces =
         std::min<int64_t>((f.rows + plan.warps - 1) / plan.warps, backend.multiprocessors());
     Bytes bytes = plan.ends.bytes(1, sizeof(Wide<T>));

@@ -1,6 +1,5 @@
 // CUDA kernels of the recurrent ops: a block for each sample takes it through all steps, states in
 // shared memory, weights from the second cache.
-#include "backend/cuda/cuda_check.h"
 #include "op/cuda/device-inl.cuh"
 #include "op/cuda/kernels.h"
 #include "op/gru.h"
@@ -421,22 +420,6 @@ __global__ void simple_rnn_gradient_samples(RecurrentForm f, RecurrentArgs args)
 
 #undef PL_EACH_UNIT
 
-// Shared memory that a launch of the kernel may ask for. It is all granted here, since the grant is
-// the function's, whatever the next call of it needs.
-int64_t room_for(const CudaBackend& backend, const void* kernel) {
-  backend.use();
-  int most = 0, device = 0;
-  cudaFuncAttributes of_kernel{};
-  cuda_check(cudaGetDevice(&device), "cudaGetDevice");
-  cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-             "cudaDeviceGetAttribute");
-  cuda_check(cudaFuncGetAttributes(&of_kernel, kernel), "cudaFuncGetAttributes");
-  most -= static_cast<int>(of_kernel.sharedSizeBytes);
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
-             "cudaFuncSetAttribute");
-  return most;
-}
-
 // `states`: numbers for each unit in shared memory. kernel.template operator()<T>() is the kernel.
 template <class Pick>
 std::unique_ptr<Kernel> recurrent_kernel(const PrepareCall& call, const RecurrentForm& f,
@@ -446,7 +429,7 @@ std::unique_ptr<Kernel> recurrent_kernel(const PrepareCall& call, const Recurren
   return dispatch_real(call.in[0].dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
     const int64_t bytes = states * padded(f) * static_cast<int64_t>(sizeof(Wide<T>));
     auto* kernel = pick.template operator()<T>();
-    if (bytes > room_for(backend_of(call), reinterpret_cast<const void*>(kernel))) return nullptr;
+    if (bytes > shared_room(backend_of(call), reinterpret_cast<const void*>(kernel))) return nullptr;
     const auto threads =
         static_cast<unsigned>(std::clamp<int64_t>((f.units + 31) / 32 * 32, 32, 512));
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_check.h"
 #include "base/error.h"
 #include "op/op.h"
 
@@ -43,6 +44,22 @@ inline void check_launch(const char* what) {
   if (status != cudaSuccess)
     throw BackendError("[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
                        cudaGetErrorString(status));
+}
+
+// Shared memory that a launch of the kernel may ask for, beside what the kernel declares. It is all
+// granted here, since the grant is the function's, whatever the next call of it needs.
+inline int64_t shared_room(const CudaBackend& backend, const void* kernel) {
+  backend.use();
+  int most = 0;
+  cudaFuncAttributes of_kernel{};
+  cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                    backend.device().index),
+             "cudaDeviceGetAttribute");
+  cuda_check(cudaFuncGetAttributes(&of_kernel, kernel), "cudaFuncGetAttributes");
+  most -= static_cast<int>(of_kernel.sharedSizeBytes);
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most),
+             "cudaFuncSetAttribute");
+  return most;
 }
 
 template <class F>
