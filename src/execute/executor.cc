@@ -108,6 +108,7 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
                   .bands = std::max<int64_t>(1, loop.bands),
                   .device = device_};
   for (const Step& step : plan.steps) bound.steps.push_back(bind(loop.body, step, kernels));
+  bound.moves.resize(bound.steps.size(), false);
   bind_stays(loop.body, plan, bound.steps);
   for (Track& track : tracks_of(graph_, loop)) {
     bound.tracks.push_back(std::move(track.at));
@@ -115,12 +116,14 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
     for (size_t s = 0; s < bound.steps.size(); ++s) {
       Bound& step = bound.steps[s];
       const Node& node = loop.body.nodes[index(step.node)];
+      auto moves = [&](bool out, size_t operand, void* first) {
+        bound.moving.push_back({s, out, operand, static_cast<char*>(first), at});
+        bound.moves[s] = true;
+      };
       for (size_t i = 0; i < node.in.size(); ++i)
-        if (node.in[i] == track.value)
-          bound.moving.push_back({s, false, i, static_cast<char*>(step.in[i]), at});
+        if (node.in[i] == track.value) moves(false, i, step.in[i]);
       for (size_t o = 0; o < node.out.size(); ++o)
-        if (node.out[o] == track.value)
-          bound.moving.push_back({s, true, o, static_cast<char*>(step.out[o]), at});
+        if (node.out[o] == track.value) moves(true, o, step.out[o]);
     }
   }
   for (const Loop::Out& link : loop.accumulated) {
@@ -129,9 +132,7 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
     bound.sums.emplace_back(grant(plan.variable_at[index(variable)], bytes), bytes);
   }
   bound.sums = joined_ranges(std::move(bound.sums), alignment_);
-  std::vector<bool> moves(bound.steps.size(), false);
-  for (const BoundLoop::Moving& moving : bound.moving) moves[moving.step] = true;
-  join_steps(loop.body, bound.steps, moves);
+  join_steps(loop.body, bound.steps, bound.moves);
   for (const Loop::In& link : loop.params) {
     const auto& inputs = loop.body.inputs;
     const auto at =

@@ -69,6 +69,7 @@ class Executor {
     int64_t trips, samples, bands;
     std::vector<Bound> steps;
     std::vector<Moving> moving;
+    std::vector<bool> moves;                    // per step: one of its operands does
     std::vector<std::vector<Bytes>> tracks;     // per trip: bytes from where the first one has it
     std::vector<std::pair<void*, Bytes>> sums;  // zero before the first trip
     std::vector<std::pair<const void*, void*>> params;  // the step's parameters, and the trip's

@@ -38,8 +38,6 @@ Executor::Launches Executor::record_steps(size_t first, size_t last) {
 }
 
 void Executor::record_loop(BoundLoop& loop, Launches& launches) {
-  std::vector<bool> moves(loop.steps.size(), false);
-  for (const BoundLoop::Moving& moving : loop.moving) moves[moving.step] = true;
   // Runs of steps that are the same in every trip; the others, and short runs, have no recording.
   struct Run {
     size_t first, last;
@@ -48,9 +46,9 @@ void Executor::record_loop(BoundLoop& loop, Launches& launches) {
   std::vector<Run> runs;
   for (size_t s = 0; s < loop.steps.size();) {
     size_t end = s + 1;
-    while (end < loop.steps.size() && moves[end] == moves[s]) ++end;
+    while (end < loop.steps.size() && loop.moves[end] == loop.moves[s]) ++end;
     Run run{s, end, nullptr};
-    if (!moves[s] && end - s >= kWorthRecording) {
+    if (!loop.moves[s] && end - s >= kWorthRecording) {
       run.recording = device_->record(
           [&] { this->run(*loop.body, std::span(loop.steps).first(end), nullptr, s); });
       if (!run.recording) {

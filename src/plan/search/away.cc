@@ -78,8 +78,7 @@ std::vector<Candidate> search_away(const Problem& problem, const std::vector<Can
               static_cast<int64_t>(kEffort * static_cast<double>(effort_for(nodes, 1))));
   std::vector<Choice> entries;
   auto add = [&](const Drops& drops) {
-    Choice choice{drops, {}};
-    std::sort(choice.drops.begin(), choice.drops.end(), by_place);
+    Choice choice{placed(drops), {}};
     if (space.score(choice, 0)) entries.push_back(std::move(choice));
   };
   add({});

@@ -106,4 +106,9 @@ bool by_place(const Drop& a, const Drop& b) {
   return a.at != b.at ? a.at < b.at : a.value < b.value;
 }
 
+Drops placed(Drops drops) {
+  std::sort(drops.begin(), drops.end(), by_place);
+  return drops;
+}
+
 }  // namespace pl

@@ -126,5 +126,6 @@ void put_marks(const Flat& flat, std::span<const int> steps, std::span<const Sta
                std::vector<int>& marked);
 
 bool by_place(const Drop& a, const Drop& b);  // by (at, value)
+Drops placed(Drops drops);                    // sorted so, as a Scorer wants them
 
 }  // namespace pl

@@ -100,10 +100,8 @@ bool Scorer::lower(std::span<const Drop> drops, std::vector<int>& steps) {
 std::optional<std::vector<int>> lower(const Problem& problem, const Drops& drops) {
   const Flat flat(problem);
   Scorer scorer(flat);
-  Drops placed = drops;
-  std::sort(placed.begin(), placed.end(), by_place);
   std::vector<int> steps;
-  if (!scorer.lower(placed, steps)) return std::nullopt;
+  if (!scorer.lower(placed(drops), steps)) return std::nullopt;
   return steps;
 }
 

@@ -79,12 +79,11 @@ std::vector<Candidate> search(const Problem& problem, const SearchOptions& optio
 std::optional<Candidate> try_drops(const Problem& problem, const Drops& drops) {
   const Flat flat(problem);
   Scorer scorer(flat);
-  Drops placed = drops;
-  std::sort(placed.begin(), placed.end(), by_place);
+  const Drops sorted = placed(drops);
   std::vector<int> steps;
-  if (!scorer.lower(placed, steps)) return std::nullopt;
+  if (!scorer.lower(sorted, steps)) return std::nullopt;
   Candidate candidate{.drops = drops};
-  scorer.schedule(placed, steps, candidate.stays);
+  scorer.schedule(sorted, steps, candidate.stays);
   std::vector<ByteOffset> places;
   candidate.away = assign_stays(problem, candidate.stays, static_cast<int>(steps.size()), places);
   if (candidate.away > problem.copies.room) return std::nullopt;

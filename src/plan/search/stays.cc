@@ -210,10 +210,8 @@ std::optional<double> Scorer::mark(std::span<const Drop> drops, std::vector<int>
 std::vector<Stay> schedule(const Problem& problem, const Drops& drops, std::span<const int> steps) {
   const Flat flat(problem);
   Scorer scorer(flat);
-  Drops placed = drops;
-  std::sort(placed.begin(), placed.end(), by_place);
   std::vector<Stay> stays;
-  scorer.schedule(placed, steps, stays);
+  scorer.schedule(placed(drops), steps, stays);
   return stays;
 }
 
