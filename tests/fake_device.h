@@ -85,6 +85,7 @@ class FakeDevice final : public Backend, public DeviceWork {
     check(catalogue().size() <= kMostOps, "room for every op");
     kernels_.list = list_;
   }
+  std::string machine() const override { return words; }
   bool on_host() const override { return false; }
   const DeviceKernels* kernels() const override { return &kernels_; }
   Bytes granule() const override { return 4 * kKiB; }
@@ -145,8 +146,10 @@ class FakeDevice final : public Backend, public DeviceWork {
       while (!list->empty()) finish(*list, list->begin()->first);
   }
   int runs = 0, ahead = 0, sent = 0, alone = 0;
+  int together = 0;    // updates that ran with others
   size_t threads = 1;  // that may prepare kernels
   int refusals = 0;    // of reservations, from now on
+  std::string words;   // of the machine
 
  private:
   static constexpr size_t kMostOps = 256;

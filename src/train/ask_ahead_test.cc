@@ -71,5 +71,22 @@ TEST_F(AskAhead, ARunThatTimesCallsPlansAsOneThatKnowsThem) {
   }
 }
 
+// Times and what calls need are a library's too, which is among the machine's words.
+TEST_F(AskAhead, AnotherLibraryIsAskedAnew) {
+  device_.words = "a device, cuBLASLt 130000, cuDNN 91300";
+  const auto budget = static_cast<Bytes>(0.97 * static_cast<double>(plan(std::nullopt).process()));
+  auto timed = [&] {
+    const int before = device_.runs;
+    plan(budget);
+    return device_.runs - before;
+  };
+  EXPECT_GT(timed(), 0);
+  EXPECT_EQ(timed(), 0);
+  device_.words = "a device, cuBLASLt 130000, cuDNN 91400";
+  EXPECT_GT(timed(), 0);
+  device_.words = "a device, cuBLASLt 130000, cuDNN 91300";
+  EXPECT_EQ(timed(), 0);
+}
+
 }  // namespace
 }  // namespace pl::ask_ahead_test

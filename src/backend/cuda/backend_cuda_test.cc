@@ -1,8 +1,14 @@
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <future>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_libraries.h"
 #include "base/error.h"
 #include "op/relu.h"
 #include "tests/cuda/device_test.h"
@@ -19,6 +25,24 @@ TEST(CudaBackend, NamesTheMachineWithoutAGpu) {
   } catch (const UserError& error) {
     EXPECT_NE(std::string(error.what()).find("--device cpu"), std::string::npos) << error.what();
   }
+}
+
+// Where they are found there is no need for a GPU.
+TEST(CudaLibraries, SayTheirVersions) {
+  CudaLibraries libraries;
+  const std::string text = libraries.versions();
+  EXPECT_EQ(text, libraries.versions());
+  int blas = 0, dnn = 0;
+  if (std::sscanf(text.c_str(), "cuBLASLt %d, cuDNN %d", &blas, &dnn) == 2) {
+    EXPECT_EQ(blas, static_cast<int>(libraries.blas_lt().version()));
+    EXPECT_EQ(dnn / 10000, CUDNN_MAJOR) << text;
+  } else {
+    EXPECT_NE(text.find("none"), std::string::npos) << text;
+  }
+}
+TEST_F(CudaBackendTest, NamesTheLibrariesThatTimesHoldFor) {
+  EXPECT_NE(backend->machine().find(backend->libraries().versions()), std::string::npos)
+      << backend->machine();
 }
 
 TEST_F(CudaBackendTest, BytesGoAndComeBack) {

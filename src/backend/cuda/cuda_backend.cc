@@ -166,8 +166,8 @@ std::string CudaBackend::machine() const {
   cuda_check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   return std::string(state_->properties.name) + ", " +
          std::to_string(state_->properties.multiProcessorCount) + " multiprocessors, sm_" +
-         std::to_string(compute_capability()) + ", driver " + std::to_string(driver) +
-         (deterministic() ? ", deterministic" : "");
+         std::to_string(compute_capability()) + ", driver " + std::to_string(driver) + ", " +
+         state_->libraries.versions() + (deterministic() ? ", deterministic" : "");
 }
 
 void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {

@@ -114,6 +114,21 @@ void* CudaLibraries::dnn() {
   return state_->dnn;
 }
 
+std::string CudaLibraries::versions() {
+  auto text = [](const std::string& name, const auto& version) {
+    try {
+      return name + " " + std::to_string(version());
+    } catch (const BackendError&) {  // told where it is needed
+      return name + " none";
+    }
+  };
+  return text("cuBLASLt", [&] { return blas_lt().version(); }) + ", " + text("cuDNN", [&] {
+           decltype(&cudnnGetVersion) version = nullptr;
+           find(dnn(), "cudnnGetVersion", version);
+           return version();
+         });
+}
+
 // cuDNN opens its parts, some hundred MB, when it is first asked for a plan.
 void CudaLibraries::open_ahead() {
   try {

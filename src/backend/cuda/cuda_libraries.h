@@ -54,6 +54,8 @@ class CudaLibraries {
   const BlasLtApi& blas_lt();
   const NvrtcApi& nvrtc();
   void* dnn();  // dlopen's handle of cuDNN, for cudnn-frontend's own loader
+  // "cuBLASLt 130002, cuDNN 91300": what decides which algorithms calls get.
+  std::string versions();
   // Opens those that most models need: a quarter of a second, and from a disk a second and more,
   // that need not be waited for. All of these may be called from any thread.
   void open_ahead();
