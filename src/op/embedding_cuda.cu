@@ -144,13 +144,12 @@ struct EmbeddingSums {
   }
 };
 
+// Columns [column, column + N) of a block's piece.
 template <int N, class In, class Out>
-__global__ void __launch_bounds__(128) sum_pieces(EmbeddingSums<In, Out> s) {
+__device__ void sum_columns_of_piece(const EmbeddingSums<In, Out>& s, int64_t column) {
   using A = Wide<In>;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPieceRows;
   const int64_t end = min(begin + kPieceRows, s.count);
-  const int64_t column = (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * N;
-  if (column >= s.width) return;
   A sum[N] = {};
 #pragma unroll 4
   for (int64_t p = begin; p < end; ++p) {
@@ -172,6 +171,14 @@ __global__ void __launch_bounds__(128) sum_pieces(EmbeddingSums<In, Out> s) {
 #pragma unroll
     for (int j = 0; j < N; ++j) sum[j] = A(0);
   }
+}
+
+template <int N, class In, class Out>
+__global__ void __launch_bounds__(128) sum_pieces(EmbeddingSums<In, Out> s) {
+  const int64_t step = static_cast<int64_t>(gridDim.y) * blockDim.x * N;
+  for (int64_t column = (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * N;
+       column < s.width; column += step)
+    sum_columns_of_piece<N>(s, column);
 }
 
 // Rows that begin in a piece and go on behind it: their parts, in order.
@@ -260,8 +267,7 @@ std::unique_ptr<Kernel> embedding_gradient_kernel(const PrepareCall& call) {
         constexpr int kSize = Pack<In>::kSize;
         const bool packs = f.width % kSize == 0;
         const int64_t units = packs ? f.width / kSize : f.width;
-        const dim3 grid(static_cast<unsigned>(f.pieces()),
-                        static_cast<unsigned>((units + 127) / 128));
+        const dim3 grid(static_cast<unsigned>(f.pieces()), grid_down((units + 127) / 128));
         if (packs)
           sum_pieces<kSize><<<grid, 128, 0, launch.stream>>>(sums);
         else

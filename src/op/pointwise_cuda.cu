@@ -264,7 +264,7 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
     const T *a = input<T>(in, 0), *b = two ? input<T>(in, 1) : nullptr;
     if constexpr (kNarrow<T>) {
       const bool gelu = point.op == TileOp::gelu || point.op == TileOp::gelu_gradient;
-      if (gelu && flat && total % kSize == 0) {
+      if (gelu && flat && total % kSize == 0 && at_packs(a, b, output<T>(out, 0))) {
         auto* kernel = two ? gelu_packs<T, true> : gelu_packs<T, false>;
         kernel<<<launch.blocks(total / kSize, 256, 64), 256, 0, launch.stream>>>(
             a, b, output<T>(out, 0), total / kSize, point.x != 0);

@@ -1,5 +1,7 @@
 // CUDA kernels of the pools and of resize and upsample: a thread for each result, channels side by
 // side; gradients look up what reached them, so that sums have one order.
+#include <climits>
+
 #include "op/avg_pool.h"
 #include "op/cuda/columns-inl.cuh"
 #include "op/cuda/kernels.h"
@@ -82,8 +84,8 @@ __global__ void __launch_bounds__(kPoolThreads)
       for (int kh = max(0, -top); kh < rows; ++kh)
         for (int kw = max(0, -left); kw < columns; ++kw) {
           Wide<T> v[N];
-          load_wide<N>(image + static_cast<int64_t>((top + kh) * w.in + left + kw) * f.channels + c,
-                       v);
+          const int64_t pixel = static_cast<int64_t>(top + kh) * w.in + left + kw;
+          load_wide<N>(image + pixel * f.channels + c, v);
 #pragma unroll
           for (int i = 0; i < N; ++i)
             if (!found || v[i] > best[i] || v[i] != v[i]) {
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(kPoolThreads)
       w.above(column, &left, &right);
       Wide<T> sum[N] = {};
       auto take = [&](int oh, int ow) {
-        const int64_t from = image + static_cast<int64_t>(oh * w.out + ow) * f.channels + c;
+        const int64_t from = image + (static_cast<int64_t>(oh) * w.out + ow) * f.channels + c;
         const int tap =
             (row + h.before - oh * h.stride) * w.kernel + column + w.before - ow * w.stride;
         const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
@@ -199,14 +201,22 @@ std::unique_ptr<Kernel> pool_kernel(const PrepareCall& call, Dtype dtype, Go go)
   });
 }
 
-unsigned lines(int64_t count) {
-  return static_cast<unsigned>(std::min<int64_t>(count, 8192));
+constexpr int64_t kMostLines = 8192;
+unsigned lines(int64_t count) { return static_cast<unsigned>(std::min(count, kMostLines)); }
+
+// Whether 32 bits count what a thread has of a row of an image, and the rows of all.
+bool short_rows(const PoolForm& f, Dtype dtype) {
+  const int64_t size = 16 / size_of(dtype), packs = f.channels / (f.channels % size == 0 ? size : 1);
+  const WindowAxis &h = f.window.h, &w = f.window.w;
+  return std::max(w.in, w.out) * packs < INT_MAX - kPoolThreads &&
+         f.batch * std::max(h.in, h.out) < int64_t{UINT_MAX} - kMostLines;
 }
 
 }  // namespace
 
 std::unique_ptr<Kernel> max_pool(const PrepareCall& call) {
   const PoolForm f = max_pool_form(call.in, call.attrs);
+  if (!short_rows(f, call.in[0].dtype)) return nullptr;
   return pool_kernel(call, call.in[0].dtype,
                      [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
                                   int64_t) {
@@ -219,6 +229,7 @@ std::unique_ptr<Kernel> max_pool(const PrepareCall& call) {
 }
 std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
   const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
+  if (!short_rows(f, call.in[1].dtype)) return nullptr;
   return pool_kernel(call, call.in[1].dtype,
                      [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
                                   int64_t) {

@@ -38,6 +38,11 @@ struct Launch {
   }
 };
 
+// A grid has at most so many blocks along y and z: kernels step by it there too.
+inline unsigned grid_down(int64_t blocks) {
+  return static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 65535));
+}
+
 // Throws BackendError if a launch was refused.
 inline void check_launch(const char* what) {
   const cudaError_t status = cudaGetLastError();  // told here, and forgotten
