@@ -89,6 +89,32 @@ TEST_F(CudaBackendTest, RecordedWorkRunsAgain) {
   EXPECT_EQ(back[1], 30);
 }
 
+// Two names at a time: each is made while the other one is.
+TEST_F(CudaBackendTest, WhatIsSharedIsMadeOnceAndInNobodysWay) {
+  std::atomic<int> begun = 0, made = 0;
+  auto make = [&]() -> std::shared_ptr<void> {
+    ++made;
+    ++begun;
+    for (int i = 0; i < 1000 && begun < 2; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return std::make_shared<int>(begun);
+  };
+  std::vector<std::future<std::shared_ptr<void>>> asked;
+  for (const char* name : {"a", "b", "a", "b"})
+    asked.push_back(
+        std::async(std::launch::async, [&, name] { return backend->shared(name, make); }));
+  std::vector<std::shared_ptr<void>> got;
+  for (auto& each : asked) got.push_back(each.get());
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(got[0], got[2]);
+  EXPECT_EQ(got[1], got[3]);
+  EXPECT_EQ(*std::static_pointer_cast<int>(got[0]), 2);
+  EXPECT_EQ(*std::static_pointer_cast<int>(got[1]), 2);
+  got.clear();
+  backend->shared("a", make);
+  EXPECT_EQ(made, 3) << "gone with the last who held it";
+}
+
 TEST_F(CudaBackendTest, AKernelRuns) {
   const std::vector<float> x{-1, 0, 2, std::numeric_limits<float>::quiet_NaN()};
   std::vector<float> y(4);

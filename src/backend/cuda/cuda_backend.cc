@@ -105,8 +105,12 @@ struct CudaBackend::State {
   // Of the stream: what another thread copies from values meanwhile must not become part of a
   // recording.
   std::recursive_mutex recording;
-  std::mutex shared_mutex;
-  std::map<std::string, std::weak_ptr<void>> shared;
+  struct Shared {
+    std::mutex making;
+    std::weak_ptr<void> made;
+  };
+  std::mutex shared_mutex;  // of the list
+  std::map<std::string, Shared> shared;
   std::mutex loaded_mutex;
   std::set<const void*> loaded;  // kernels
   std::future<void> opening;     // of libraries; waited for first
@@ -361,10 +365,14 @@ void CudaBackend::load(const void* kernel) const {
 
 std::shared_ptr<void> CudaBackend::shared(
     const std::string& name, const std::function<std::shared_ptr<void>()>& make) const {
-  const std::lock_guard lock(state_->shared_mutex);
-  std::weak_ptr<void>& place = state_->shared[name];
-  std::shared_ptr<void> found = place.lock();
-  if (!found) place = found = make();
+  State::Shared* place = nullptr;
+  {
+    const std::lock_guard lock(state_->shared_mutex);
+    place = &state_->shared[name];
+  }
+  const std::lock_guard making(place->making);
+  std::shared_ptr<void> found = place->made.lock();
+  if (!found) place->made = found = make();
   return found;
 }
 

@@ -68,7 +68,7 @@ class CudaBackend final : public Backend, public DeviceWork {
   // driver is asked once for each kernel.
   void load(const void* kernel) const;
   // What kernels of this device share under a name, such as code that was loaded: made by the first
-  // who asks, and gone with the last who holds it.
+  // who asks, while others who ask for the same wait, and gone with the last who holds it.
   std::shared_ptr<void> shared(const std::string& name,
                                const std::function<std::shared_ptr<void>()>& make) const;
 
