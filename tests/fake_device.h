@@ -12,6 +12,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/device_work.h"
+#include "backend/several_kernel.h"
 #include "base/error.h"
 #include "op/device_kernels.h"
 
@@ -73,6 +74,34 @@ class FakeKernel final : public Kernel {
 
  private:
   std::unique_ptr<Kernel> kernel_;
+};
+
+// An update, which runs with others of its op: the last one first, so that those which may not
+// show.
+class FakeUpdate final : public SeveralKernel {
+ public:
+  FakeUpdate(const Op& op, std::unique_ptr<Kernel> kernel, int& together)
+      : op_(op), kernel_(std::move(kernel)), together_(together) {
+    static_cast<Kernel&>(*this) = *kernel_;
+  }
+  void run(void* const* in, void* const* out, void* workspace) override {
+    const FakeMemoryOpen open;
+    kernel_->run(in, out, workspace);
+  }
+  bool joins(const Kernel& other) const override {
+    const auto* update = dynamic_cast<const FakeUpdate*>(&other);
+    return update && &update->op_ == &op_;
+  }
+  void run_several(std::span<const KernelCall> calls) override {
+    for (size_t i = calls.size(); i-- > 0;)
+      calls[i].kernel->run(calls[i].in, calls[i].out, nullptr);
+    together_ += static_cast<int>(calls.size());
+  }
+
+ private:
+  const Op& op_;
+  std::unique_ptr<Kernel> kernel_;
+  int& together_;
 };
 
 class FakeDevice final : public Backend, public DeviceWork {
@@ -178,8 +207,12 @@ class FakeDevice final : public Backend, public DeviceWork {
   static std::unique_ptr<Kernel> prepare_op(const PrepareCall& call) {
     static std::mutex one_at_a_time;  // the host's kernels are prepared by one thread
     const std::lock_guard lock(one_at_a_time);
-    return std::make_unique<FakeKernel>(
-        prepare(*catalogue()[Op], {host(), call.in, call.out, call.attrs}));
+    const pl::Op& op = *catalogue()[Op];
+    auto kernel = prepare(op, {host(), call.in, call.out, call.attrs});
+    if (op.effects.writes_state && kernel->workspace_bytes == 0)
+      return std::make_unique<FakeUpdate>(op, std::move(kernel),
+                                          static_cast<FakeDevice&>(call.backend).together);
+    return std::make_unique<FakeKernel>(std::move(kernel));
   }
   template <size_t... Ops>
   void add(std::index_sequence<Ops...>) {

@@ -62,8 +62,8 @@ Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernel
     loops_.push_back(bind_loop(graph.loops[l], plan.loops[l], kernels.loops[l]));
   for (const Step& step : plan.steps) steps_.push_back(bind(graph, step, kernels));
   bind_stays(graph, plan, steps_);
-  join_steps(graph, steps_, {});
   forward_ = find_forward();
+  join_steps(graph, steps_, {}, forward_);
 }
 
 // Steps up to the one that writes the first kept value. Moving statistics are written on the way;
@@ -132,7 +132,7 @@ Executor::BoundLoop Executor::bind_loop(const Loop& loop, const Plan& plan,
     bound.sums.emplace_back(grant(plan.variable_at[index(variable)], bytes), bytes);
   }
   bound.sums = joined_ranges(std::move(bound.sums), alignment_);
-  join_steps(loop.body, bound.steps, bound.moves);
+  join_steps(loop.body, bound.steps, bound.moves, 0);
   for (const Loop::In& link : loop.params) {
     const auto& inputs = loop.body.inputs;
     const auto at =
@@ -263,12 +263,11 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
     for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
       if (work_) run_copies(current->before);
-      const size_t together = std::min(current->together, steps.size() - s);
-      // To warm up both are run: timed and watched steps run one by one.
-      if (together > 1 && !times && !watch_) run_together(steps.subspan(s, together));
-      if (together > 1 && !times && !watch_ && !waits_) {
-        s += together - 1;
-        continue;
+      // Timed and watched steps run one by one. To warm up both are run.
+      const bool joins = !current->together.empty();
+      if (!times && !watch_) {
+        if (joins) run_together(steps, current->together);
+        if ((joins || current->waits) && !waits_) continue;
       }
       if (current->loop >= 0)
         run_loop(loops_[index(current->loop)], times);

@@ -43,8 +43,11 @@ class Executor {
     NodeId node;
     std::vector<void*> in, out;
     void* workspace;
-    int loop = -1;        // index into loops() instead of a kernel
-    size_t together = 1;  // steps from this one on that a device may run as one launch
+    int loop = -1;  // index into loops() instead of a kernel
+    // Steps that a device runs as one launch, with the last of them: this one and those before it
+    // that wait for it. Empty: it runs alone, or waits.
+    std::vector<size_t> together = {};
+    bool waits = false;  // it runs with one behind it
     // Copies of values that leave and come back, around the step: what it waits for or begins.
     struct Copy {
       enum class What : uint8_t { sends, waits_away, brings, waits_back } what;
@@ -120,8 +123,11 @@ class Executor {
   Bound bind(const Graph& graph, const Step& step, const KernelSet& kernels);
   BoundLoop bind_loop(const Loop& loop, const Plan& plan, const KernelSet& kernels);
   void run(const Graph& graph, std::span<const Bound> steps, int64_t* times, size_t first = 0);
-  void join_steps(const Graph& graph, std::vector<Bound>& steps, const std::vector<bool>& apart);
-  void run_together(std::span<const Bound> steps);
+  // `apart`: steps whose operands move from trip to trip; empty: none. Those before step `cut` do
+  // not wait for those from it on.
+  void join_steps(const Graph& graph, std::vector<Bound>& steps, const std::vector<bool>& apart,
+                  size_t cut);
+  void run_together(std::span<const Bound> steps, const std::vector<size_t>& together);
   size_t find_forward() const;
   void begin_times(StepTimes* times) const;
   void end_times(StepTimes* times) const;

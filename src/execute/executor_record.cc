@@ -71,10 +71,13 @@ void Executor::record_loop(BoundLoop& loop, Launches& launches) {
         launches.push_back([recording = run.recording] { recording->launch(); });
         continue;
       }
-      for (size_t s = run.first; s < run.last; ++s)
+      for (size_t s = run.first; s < run.last; ++s) {
+        steps[s].together.clear();
+        steps[s].waits = false;
         launches.push_back([this, &loop, step = steps[s]] {
           this->run(*loop.body, std::span(&step, 1), nullptr);
         });
+      }
     }
   }
 }

@@ -8,6 +8,8 @@
 #include "model/builtin.h"
 #include "op/functions.h"
 #include "op/recorder.h"
+#include "plan/device_plan.h"
+#include "tests/fake_device.h"
 #include "tests/model_run.h"
 #include "train/step_trace.h"
 
@@ -235,6 +237,138 @@ TEST(Executor, NeighboursThatDoNotMeetRunAsOneLaunch) {
   launches.clear();
   executor.warm_up();
   EXPECT_EQ(launches.size(), 7u) << "both ways are warm";
+}
+
+// A graph whose kernels of `op` take several calls.
+struct Joining {
+  Joining(Graph graph, const Op& op, bool device_plan = false) {
+    CpuBackend backend(1);
+    const VariableLayout layout = PlannedRun::layout_of(graph, backend.alignment());
+    prepared = prepare_graph(std::move(graph), backend, layout, all_passes_off());
+    if (device_plan) {
+      const Bytes arena = prepared.plan.arena;
+      prepared.plan = make_device_plan(prepared.graph, prepared.facts, layout, backend.alignment());
+      validate(prepared.graph, prepared.plan, prepared.facts);
+      EXPECT_EQ(prepared.plan.arena, arena);
+    }
+    for (size_t n = 0; n < prepared.graph.nodes.size(); ++n)
+      if (prepared.graph.nodes[n].op == op.name)
+        prepared.kernels.nodes[n] = std::make_shared<Counting>(launches);
+  }
+  void run() {
+    Elsewhere device;
+    const auto arena = device.reserve(prepared.plan.arena);
+    Executor executor(prepared.graph, prepared.plan, prepared.kernels,
+                      {arena->data(), arena->data() + prepared.plan.persistent}, &device);
+    executor.step_if_finite();
+  }
+  Prepared prepared;
+  std::vector<size_t> launches;
+};
+std::vector<size_t> launches_of(Graph graph, const Op& op, bool device_plan = false) {
+  Joining joining(std::move(graph), op, device_plan);
+  joining.run();
+  return joining.launches;
+}
+
+// Four gradients, an update behind each. Where the gradients are kept nobody takes their bytes.
+// `before`: so many numbers are in the arena before.
+Graph updates_apart(Dim size, bool kept, Dim before = 0) {
+  Recorder r;
+  const Meta meta{Dtype::float32, Shape{size}};
+  if (before > 0) r.keep(reduce_sum(r.input("before", {Dtype::float32, Shape{before}}, true)), "b");
+  const Tensor x = r.input("x", meta, true);
+  const Tensor params = r.input("step_params", step_params_meta(), false);
+  for (int i = 0; i < 4; ++i) {
+    const Tensor w = r.variable("w" + std::to_string(i), meta, Category::parameters);
+    const Tensor g = tanh(x);
+    sgd(w, g, params);
+    if (kept) r.keep(g, "g" + std::to_string(i));
+  }
+  r.keep(tanh(x), "out");
+  return r.take();
+}
+
+TEST(Executor, StepsWaitForOthersLikeThemWhileTheirOperandsLast) {
+  EXPECT_EQ(launches_of(updates_apart(40, true), kSgd), std::vector<size_t>{4});
+  EXPECT_EQ(launches_of(updates_apart(40, false), kSgd), std::vector<size_t>(4, 1));
+  EXPECT_EQ(launches_of(updates_apart(1 << 20, true), kSgd), std::vector<size_t>(4, 1))
+      << "what is large runs while its operands are in the cache";
+}
+
+class Working final : public Kernel {
+ public:
+  explicit Working(Bytes bytes) { workspace_bytes = bytes; }
+  void run(void* const*, void* const*, void*) override {}
+};
+
+// The third gradient's kernel works where the first gradient is.
+TEST(Executor, StepsDoNotWaitForOneThatWorksOnTheirOperands) {
+  Joining joining(updates_apart(40, true), kSgd);
+  Plan& plan = joining.prepared.plan;
+  const NodeId third = plan.steps[4].node;
+  ASSERT_EQ(joining.prepared.graph.nodes[index(third)].op, "tanh");
+  joining.prepared.kernels.nodes[index(third)] = std::make_shared<Working>(64);
+  plan.steps[4].workspace_at = plan.steps[0].out[0];
+  joining.run();
+  EXPECT_EQ(joining.launches, (std::vector<size_t>{2, 2}));
+}
+
+// Copies begin and end where the plan says: x leaves behind the second gradient, and is back for
+// the third.
+TEST(Executor, StepsDoNotWaitForOneWithCopiesAroundIt) {
+  Joining joining(updates_apart(40, true), kSgd);
+  Prepared& prepared = joining.prepared;
+  const ByteOffset x = prepared.plan.steps[0].in[0];
+  prepared.plan.stays.push_back({.value = prepared.graph.inputs[0],
+                                 .out_after = 2,
+                                 .out_until = 2,
+                                 .in_from = 4,
+                                 .in_before = 4,
+                                 .from = x,
+                                 .to = x,
+                                 .host_at = 0});
+  FakeDevice device;
+  const auto arena = device.reserve(prepared.plan.arena), away = device.reserve_staging(256);
+  const Executor executor(prepared.graph, prepared.plan, prepared.kernels,
+                          {.persistent = arena->data(),
+                           .transient = arena->data() + prepared.plan.persistent,
+                           .variables = {},
+                           .away = away->data()},
+                          &device);
+  std::vector<std::vector<size_t>> together;
+  for (const Executor::Bound& step : executor.steps())
+    if (!step.together.empty()) together.push_back(step.together);
+  EXPECT_EQ(together, (std::vector<std::vector<size_t>>{{5, 7}}));
+}
+
+TEST(Executor, OfADevicesPlanOperandsLastAsLongAsThereIsRoom) {
+  EXPECT_EQ(launches_of(updates_apart(40, false), kSgd, true), std::vector<size_t>(4, 1));
+  // Gradients are 192 bytes each: two find room where 384 were before.
+  EXPECT_EQ(launches_of(updates_apart(40, false, 96), kSgd, true), (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(launches_of(updates_apart(40, false, 4000), kSgd), std::vector<size_t>(4, 1));
+  EXPECT_EQ(launches_of(updates_apart(40, false, 4000), kSgd, true), std::vector<size_t>{4});
+}
+
+// The host looks at the loss between the two parts of a step.
+TEST(Executor, StepsBeforeTheLossDoNotWaitForThoseBehindIt) {
+  Recorder r;
+  const Meta meta{Dtype::float32, Shape{8}};
+  const Tensor x = r.input("x", meta, true);
+  auto statistics = [&](int i) {
+    const std::string name = std::to_string(i);
+    const Tensor mean = r.variable("mean" + name, meta, Category::parameters),
+                 variance = r.variable("variance" + name, meta, Category::parameters);
+    moving_statistics(mean, variance, x, x, 0.9);
+  };
+  statistics(0);
+  const Tensor y = tanh(x);
+  statistics(1);
+  r.keep(reduce_sum(y, {0}), "loss");
+  statistics(2);
+  r.keep(tanh(y), "out");
+  statistics(3);
+  EXPECT_EQ(launches_of(r.take(), kMovingStatistics), (std::vector<size_t>{2, 2}));
 }
 
 TEST(Executor, RangesThatLieSideBySideAreOne) {

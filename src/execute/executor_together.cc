@@ -1,5 +1,5 @@
-// Steps that a device runs as one launch: neighbours whose kernels take several calls, and that do
-// not touch what the others write. The plan knows nothing of it.
+// Steps that a device runs as one launch: those whose kernels take several calls, and that touch
+// nothing that the others, or the steps between them, write. The plan knows nothing of it.
 #include <algorithm>
 
 #include "execute/executor.h"
@@ -19,55 +19,104 @@ bool touch(const std::vector<Extent>& a, const std::vector<Extent>& b) {
 }
 
 struct Extents {
-  std::vector<Extent> in, out;
+  std::vector<Extent> in, out;  // read, written: a workspace is among the latter
+  // Whether the order of two steps is of no consequence.
+  bool apart(const Extents& other) const {
+    return !touch(out, other.out) && !touch(out, other.in) && !touch(in, other.out);
+  }
+  Bytes bytes() const {
+    Bytes sum = 0;
+    for (const auto* list : {&in, &out})
+      for (const Extent& extent : *list) sum += extent.end - extent.begin;
+    return sum;
+  }
 };
 Extents extents_of(const Graph& graph, const Executor::Bound& step) {
   const Node& node = graph.nodes[index(step.node)];
-  auto extent = [&](void* at, ValueId id) {
+  auto extent = [&](void* at, Bytes bytes) {
     const char* begin = static_cast<const char*>(at);
-    return Extent{begin, begin + graph.values[index(id)].meta.bytes()};
+    return Extent{begin, begin + bytes};
+  };
+  auto of_value = [&](void* at, ValueId id) {
+    return extent(at, graph.values[index(id)].meta.bytes());
   };
   Extents extents;
-  for (size_t i = 0; i < node.in.size(); ++i) extents.in.push_back(extent(step.in[i], node.in[i]));
+  for (size_t i = 0; i < node.in.size(); ++i)
+    extents.in.push_back(of_value(step.in[i], node.in[i]));
   for (size_t o = 0; o < node.out.size(); ++o)
-    extents.out.push_back(extent(step.out[o], node.out[o]));
+    extents.out.push_back(of_value(step.out[o], node.out[o]));
+  if (step.workspace) extents.out.push_back(extent(step.workspace, step.kernel->workspace_bytes));
   return extents;
 }
 
 constexpr size_t kMostTogether = 256;
+// Of operands and results. A launch costs the time of some MiB; what is larger runs where it
+// stands, while what it reads is still in the device's cache.
+constexpr Bytes kMostToWait = 4 * kMiB;
+
+// Steps that may run as one launch, where the last of them stands.
+struct Together {
+  const SeveralKernel* kernel;
+  std::vector<size_t> steps = {};
+  std::vector<Extents> extents = {};
+  bool small = true;  // all of them: others may run before them
+
+  bool apart(const Extents& other) const {
+    return std::all_of(extents.begin(), extents.end(),
+                       [&](const Extents& own) { return own.apart(other); });
+  }
+};
 
 }  // namespace
 
-// `apart`: steps whose operands move from trip to trip; empty: none.
+// Steps wait for the next ones like them as long as nothing gets in their way: then all that wait
+// run, where the last of them stands. So each waits as long as it may, and launches are as few as
+// the plan's addresses allow.
 void Executor::join_steps(const Graph& graph, std::vector<Bound>& steps,
-                          const std::vector<bool>& apart) {
+                          const std::vector<bool>& apart, size_t cut) {
   if (!device_) return;
-  auto alone = [&](size_t s) {
-    return steps[s].loop >= 0 || !steps[s].behind.empty() || (!apart.empty() && apart[s]);
+  std::vector<Together> waiting;
+  auto run = [&](const Together& group) {
+    if (group.steps.size() < 2) return;
+    for (size_t s : group.steps) steps[s].waits = s != group.steps.back();
+    steps[group.steps.back()].together = group.steps;
+    calls_.reserve(std::max(calls_.capacity(), group.steps.size()));
   };
-  for (size_t s = 0; s < steps.size(); s += steps[s].together) {
-    const auto* kernel = dynamic_cast<const SeveralKernel*>(steps[s].kernel);
-    if (!kernel || alone(s)) continue;
-    std::vector<Extents> taken{extents_of(graph, steps[s])};
-    for (size_t t = s + 1; t < steps.size() && t - s < kMostTogether; ++t) {
-      if (alone(t) || !steps[t].before.empty() || !kernel->joins(*steps[t].kernel)) break;
-      Extents next = extents_of(graph, steps[t]);
-      if (std::any_of(taken.begin(), taken.end(), [&](const Extents& other) {
-            return touch(next.out, other.out) || touch(next.out, other.in) ||
-                   touch(next.in, other.out);
-          }))
-        break;
-      taken.push_back(std::move(next));
-    }
-    steps[s].together = taken.size();
-    calls_.reserve(std::max(calls_.capacity(), taken.size()));
+  auto run_all = [&] {
+    for (const Together& group : waiting) run(group);
+    waiting.clear();
+  };
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Bound& step = steps[s];
+    const bool alone = step.loop >= 0 || !step.behind.empty() || (!apart.empty() && apart[s]);
+    if (alone || !step.before.empty() || s == cut) run_all();
+    if (alone) continue;
+    const auto* kernel = dynamic_cast<const SeveralKernel*>(step.kernel);
+    Extents extents = extents_of(graph, step);
+    const bool small = extents.bytes() <= kMostToWait;
+    auto takes = [&](const Together& group) {
+      return kernel && group.steps.size() < kMostTogether && group.kernel->joins(*kernel);
+    };
+    std::erase_if(waiting, [&](const Together& group) {
+      const bool stays = group.apart(extents) && (group.small || takes(group));
+      if (!stays) run(group);
+      return !stays;
+    });
+    if (!kernel) continue;
+    auto group = std::find_if(waiting.begin(), waiting.end(), takes);
+    if (group == waiting.end()) group = waiting.insert(group, {.kernel = kernel});
+    group->steps.push_back(s);
+    group->extents.push_back(std::move(extents));
+    group->small = group->small && small;
   }
+  run_all();
 }
 
-void Executor::run_together(std::span<const Bound> steps) {
+void Executor::run_together(std::span<const Bound> steps, const std::vector<size_t>& together) {
   calls_.clear();
-  for (const Bound& step : steps) calls_.push_back({step.kernel, step.in.data(), step.out.data()});
-  static_cast<SeveralKernel*>(steps[0].kernel)->run_several(calls_);
+  for (size_t s : together)
+    calls_.push_back({steps[s].kernel, steps[s].in.data(), steps[s].out.data()});
+  static_cast<SeveralKernel*>(steps[together[0]].kernel)->run_several(calls_);
 }
 
 // Sums that lie side by side are zeroed as one.

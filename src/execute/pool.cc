@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/side_by_side.h"
 #include "plan/bands.h"
+#include "plan/device_plan.h"
 #include "plan/graph_problem.h"
 #include "plan/split.h"
 
@@ -389,7 +390,8 @@ Prepared build(const Graph& whole, const PoolEntry& entry, KernelBook& book,
     decision = mine;
   }
   result.facts = book.facts(result.graph);
-  result.plan = make_plan(result.graph, result.facts, layout, book.backend().alignment(), decision);
+  const auto make = book.backend().on_host() ? make_plan : make_device_plan;
+  result.plan = make(result.graph, result.facts, layout, book.backend().alignment(), decision);
   validate(result.graph, result.plan, result.facts);
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include "execute/executor.h"
 #include "execute/pool.h"
+#include "plan/device_plan.h"
 #include "plan/graph_problem.h"
 #include "plan/split.h"
 #include "tests/fake_device.h"
@@ -18,8 +19,9 @@ namespace {
 constexpr Problem::Copies kCopies{
     .bytes_per_ms = 1e5, .begin_ms = 0, .least = 1, .room = Bytes{1} << 40};
 
-// All variables and kept values behind two steps.
-std::vector<std::string> run_steps(FakeDevice& device, const Prepared& prepared, uint64_t seed) {
+// All variables and kept values behind two steps. `one_by_one`: no updates run together.
+std::vector<std::string> run_steps(FakeDevice& device, const Prepared& prepared, uint64_t seed,
+                                   bool one_by_one = false) {
   const Plan& plan = prepared.plan;
   const auto arena = device.reserve(plan.arena), away = device.reserve_staging(plan.away + 1);
   const FakeMemoryOpen open;
@@ -55,7 +57,8 @@ std::vector<std::string> run_steps(FakeDevice& device, const Prepared& prepared,
         fill(executor.input(i), meta, false);
       }
     }
-    EXPECT_TRUE(executor.step_if_finite());
+    StepTimes times(executor.timed_steps());
+    EXPECT_TRUE(executor.step_if_finite(one_by_one ? &times : nullptr));
     for (size_t k = 0; k < graph.keep.size(); ++k)
       take(executor.kept(k), graph.values[index(graph.keep[k])].meta);
   }
@@ -103,20 +106,32 @@ TEST(StaysRun, RandomStepsComputeTheSameBits) {
     Numbers numbers(seed);
     Drops again = random_drops(problem, numbers, 0.1);
     if (!lower(problem, again)) again.clear();
-    auto plan_with = [&](const Drops& drops) {
+    // Of a device: the same steps in the same arena, at other addresses.
+    auto plan_with = [&](const Drops& drops, bool of_device) {
       Decision mine{.drops = drops, .loops = {}};
       mine.stays = schedule(problem, drops, *lower(problem, drops));
       stays += static_cast<int>(mine.stays.size());
       in_bodies += cut ? static_cast<int>(mine.stays.size()) : 0;
-      prepared.plan = make_plan(prepared.graph, prepared.facts, layout, device.alignment(),
-                                cut ? Decision{.drops = {}, .loops = {mine}} : mine);
+      const Decision decision = cut ? Decision{.drops = {}, .loops = {mine}} : mine;
+      const Plan plain =
+          make_plan(prepared.graph, prepared.facts, layout, device.alignment(), decision);
+      prepared.plan =
+          make_device_plan(prepared.graph, prepared.facts, layout, device.alignment(), decision);
+      EXPECT_EQ(prepared.plan.arena, plain.arena);
+      EXPECT_EQ(prepared.plan.bound, plain.bound);
+      if (!of_device) prepared.plan = plain;
       validate(prepared.graph, prepared.plan, prepared.facts);
     };
-    plan_with({});
-    const auto truth = run_steps(device, prepared, seed);
-    plan_with(random_away(problem, again, numbers));
+    plan_with({}, false);
+    const auto truth = run_steps(device, prepared, seed, true);
+    for (const bool of_device : {false, true}) {
+      plan_with({}, of_device);
+      EXPECT_EQ(run_steps(device, prepared, seed), truth);
+    }
+    plan_with(random_away(problem, again, numbers), true);
     EXPECT_EQ(run_steps(device, prepared, seed), truth);
   }
+  EXPECT_GT(device.together, 400);
   EXPECT_GT(device.sent, 400);
   EXPECT_GT(stays, 200);
   EXPECT_GT(in_bodies, 40);

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "op/op.h"
+#include "plan/device_plan.h"
 #include "plan/graph_problem.h"
 #include "plan/plan.h"
 #include "plan/remat.h"
@@ -63,6 +65,41 @@ void lay_stays(const Graph& graph, const Decision& decision, Laid& laid) {
   const Bytes own = assign_stays(laid.made.problem, laid.stays, count, laid.stay_at);
   for (ByteOffset& at : laid.stay_at) at += inside;
   laid.away = inside + own;
+}
+
+// Of a gradient. A device's launch takes as long as an update of some such.
+constexpr Bytes kMostHeld = 512 * kKiB;
+
+// Addresses where small operands of updates last until others are there to run with them: as long
+// as so many bytes are free anyway, less `slack`. False: no such addresses were found.
+bool hold_for_updates(const Graph& graph, Bytes slack, Laid& laid) {
+  const int count = static_cast<int>(laid.steps.size());
+  std::vector<StorageBlock> blocks = laid.layout.blocks;
+  std::vector<StorageBlock*> held;
+  Bytes bytes = 0;
+  int last = -1;  // update that they are held for
+  auto release = [&] {
+    for (StorageBlock* block : held) block->end = last;
+    held.clear();
+    bytes = 0;
+  };
+  for (int s = 0; s < count; ++s) {
+    if (laid.live[index(s)] + bytes > laid.height - slack) release();
+    const Node* node = node_at(graph, laid, index(s));
+    if (!node || !get_op(node->op).effects.writes_state) continue;
+    for (const int read : laid.layout.steps[index(s)].reads) {
+      if (read < 0) continue;
+      StorageBlock& block = blocks[index(read)];
+      if (block.end != s || block.bytes > kMostHeld) continue;
+      held.push_back(&block);
+      bytes += block.bytes;
+      last = s;
+    }
+  }
+  release();
+  if (assign_addresses(blocks, count) != laid.height) return false;
+  for (size_t b = 0; b < blocks.size(); ++b) laid.layout.blocks[b].at = blocks[b].at;
+  return true;
 }
 
 Laid lay(const Graph& graph, const GraphFacts& facts, const Decision& decision, Bytes alignment,
@@ -296,29 +333,8 @@ void hash_keys(const Graph& graph, const GraphFacts& facts, Xxh3& keys) {
   }
 }
 
-}  // namespace
-
-const VariableLayout::Entry* VariableLayout::find(const std::string& path) const {
-  for (const Entry& entry : entries)
-    if (entry.path == path) return &entry;
-  return nullptr;
-}
-
-VariableLayout layout_variables(const std::vector<GraphVariable>& variables, Bytes alignment) {
-  VariableLayout layout;
-  for (const GraphVariable& variable : variables) {
-    check(!layout.find(variable.path), "two variables have the same path");
-    layout.entries.push_back({variable.path, variable.meta, variable.category, layout.bytes});
-    auto end = checked_add(layout.bytes, align_up(variable.meta.bytes(), alignment));
-    if (!end) throw UserError("[plan] expected variables below 2^62 bytes in all");
-    layout.bytes = *end;
-  }
-  return layout;
-}
-
-Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout& layout,
-               Bytes alignment, const Decision& decision) {
-  const Laid laid = lay(graph, facts, decision, alignment, nullptr);
+Plan plan_of(const Graph& graph, const GraphFacts& facts, const VariableLayout& layout,
+             Bytes alignment, const Laid& laid) {
   Emitter emitter(graph, facts, laid, layout.bytes, alignment);
   for (const GraphVariable& variable : graph.variables) {
     const auto* entry = layout.find(variable.path);
@@ -345,50 +361,21 @@ Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout
   return plan;
 }
 
-namespace {
-
-// What begins or ends beside steps behind which `at` is the next one.
-void print_stays(const Graph& graph, const Plan& plan, int at, const std::string& indent,
-                 std::string& out) {
-  auto line = [&](const char* what, const HostStay& stay, ByteOffset place) {
-    out += indent + what + "(%" + std::to_string(stay.value) + " @" + std::to_string(place) +
-           ", host @" + std::to_string(stay.host_at) + ")";
-    const std::string& path = graph.values[index(stay.value)].path;
-    out += (path.empty() ? "" : "  # " + path) + "\n";
-  };
-  for (const HostStay& stay : plan.stays) {
-    if (stay.out_after == at - 1) line("copy_out", stay, stay.from);
-    if (stay.out_until == at - 1) line("has_left", stay, stay.from);
-    if (stay.in_from == at) line("copy_back", stay, stay.to);
-    if (stay.in_before == at) line("is_back", stay, stay.to);
-  }
-}
-
-void print_into(const Graph& graph, const Plan& plan, const std::string& indent, std::string& out) {
-  int at = 0;
-  for (const Step& step : plan.steps) {
-    if (!plan.stays.empty()) print_stays(graph, plan, at++, indent, out);
-    const Node& node = graph.nodes[index(step.node)];
-    out += indent + node.op + "(";
-    for (size_t i = 0; i < step.in.size(); ++i)
-      out += (i ? ", @" : "@") + std::to_string(step.in[i]);
-    out += ") ->";
-    for (ByteOffset at : step.out) out += " @" + std::to_string(at);
-    if (!node.path.empty()) out += "  # " + node.path;
-    out += "\n";
-    if (node.loop >= 0)
-      print_into(graph.loops[index(node.loop)].body, plan.loops[index(node.loop)], indent + "  ",
-                 out);
-  }
-}
-
 }  // namespace
 
-std::string print(const Graph& graph, const Plan& plan) {
-  std::string out = "arena " + std::to_string(plan.arena) + " persistent " +
-                    std::to_string(plan.persistent) + " bound " + std::to_string(plan.bound) + "\n";
-  print_into(graph, plan, "", out);
-  return out;
+Plan make_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout& layout,
+               Bytes alignment, const Decision& decision) {
+  return plan_of(graph, facts, layout, alignment, lay(graph, facts, decision, alignment, nullptr));
+}
+
+Plan make_device_plan(const Graph& graph, const GraphFacts& facts, const VariableLayout& layout,
+                      Bytes alignment, const Decision& decision) {
+  Laid laid = lay(graph, facts, decision, alignment, nullptr);
+  // Behind a loop updates are neighbours. Addresses to the last byte are hard to find.
+  if (graph.loops.empty())
+    for (const Bytes slack : {Bytes{0}, laid.height / 32, laid.height / 4})
+      if (hold_for_updates(graph, slack, laid)) break;
+  return plan_of(graph, facts, layout, alignment, laid);
 }
 
 }  // namespace pl
