@@ -7,7 +7,7 @@
 #include "op/relu.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl::test {
+namespace pl::test::large_cuda_test {
 namespace {
 
 class CudaLarge : public CudaTest {
@@ -113,4 +113,4 @@ TEST_F(CudaLarge, ElementsBeyond2To31) {
 }
 
 }  // namespace
-}  // namespace pl::test
+}  // namespace pl::test::large_cuda_test

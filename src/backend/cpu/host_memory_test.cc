@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pl {
+namespace pl::host_memory_test {
 namespace {
 
 TEST(HostRoom, GivesADeviceHalfOrWhatWasSaidButNoMoreThanThereIs) {
@@ -15,4 +15,4 @@ TEST(HostRoom, GivesADeviceHalfOrWhatWasSaidButNoMoreThanThereIs) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::host_memory_test
