@@ -119,11 +119,18 @@ class FakeDevice final : public Backend, public DeviceWork {
   const DeviceKernels* kernels() const override { return &kernels_; }
   Bytes granule() const override { return 4 * kKiB; }
   Bytes held() const override {
-    Bytes sum = kContext;
+    Bytes sum = kContext + grown;
     for (const auto& [data, bytes] : FakeMemoryOpen::pieces()) sum += static_cast<Bytes>(bytes);
     return sum;
   }
-  Bytes free() const override { return kTotal - held(); }
+  Bytes free() const override { return kTotal - held() - others; }
+  std::string holders() const override {
+    return others > 0 ? " (process 7 holds " + format_bytes(others) + ")" : "";
+  }
+  std::string numerics() const override { return bits; }
+  Bytes others = 0;                // held by somebody else
+  Bytes grows = 0, grown = 0;      // what nobody planned: with the next reservation, and since then
+  std::string bits = "fake bits";  // what decides them
   void copy(void* to, const void* from, Bytes bytes) override {
     const FakeMemoryOpen open;
     Backend::copy(to, from, bytes);
@@ -139,6 +146,7 @@ class FakeDevice final : public Backend, public DeviceWork {
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override {
     if (bytes > free() || (refusals > 0 && refusals-- > 0))
       throw DoesNotFit("[memory] expected " + format_bytes(bytes) + ", received none");
+    grown += std::exchange(grows, 0);
     return std::make_unique<FakeMemory>(bytes);
   }
   double most_timing_ms() const override { return 1e9; }  // slow as it is

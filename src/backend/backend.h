@@ -43,6 +43,8 @@ class Backend {
   Device device() const { return device_; }
   int threads() const { return threads_; }
   virtual std::string machine() const { return ""; }  // in words: what decides how fast it is
+  // What decides bits of all kernels, beside their own keys; a device's sums depend on its size.
+  virtual std::string numerics() const { return ""; }
   virtual bool narrow_simd() const { return false; }  // the library runs without its widest vectors
   Bytes alignment() const { return alignment_; }      // every grant is a multiple of it
 
@@ -56,6 +58,9 @@ class Backend {
   // reserved: context, code, recorded work, libraries.
   virtual Bytes held() const { return 0; }
   virtual Bytes free() const { return 0; }
+  // Who else holds of it, to stand behind a figure: " (process 7 holds 2.0 GiB)"; empty: nobody, or
+  // nobody who is known.
+  virtual std::string holders() const { return ""; }
   virtual Bytes granule() const { return 1; }  // reservations are rounded up to it
   virtual void copy_in(void* to, const void* from, Bytes bytes);   // from the host
   virtual void copy_out(void* to, const void* from, Bytes bytes);  // to the host

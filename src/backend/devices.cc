@@ -29,6 +29,11 @@ class BackendSpace final : public DeviceSpace {
   } catch (const std::exception&) {
     return nullptr;
   }
+  std::string room() const noexcept override try {
+    return format_bytes(own_->free()) + " are free" + own_->holders();
+  } catch (const std::exception&) {
+    return "";
+  }
   void unmap(void* data, Bytes) noexcept override {
     std::unique_ptr<DeviceMemory> gone;
     const std::lock_guard lock(mutex_);

@@ -23,6 +23,8 @@ class DeviceSpace {
   virtual Bytes alignment() const = 0;          // of a value, at least
   virtual void* map(Bytes bytes) noexcept = 0;  // pages; null: there are none
   virtual void unmap(void* data, Bytes bytes) noexcept = 0;
+  // "1.0 GiB are free (process 7 holds 2.0 GiB)", for whoever got none; empty: it does not answer.
+  virtual std::string room() const noexcept { return ""; }
 
   // In order with the device's kernels. `read` returns when the bytes are there; what `write` reads
   // may change when it returns.

@@ -225,9 +225,15 @@ void ValueMemory::refuse(Bytes bytes, bool system) const {
   const std::string held =
       format_bytes(used_) + " are held by " + std::to_string(values_) + " values and their kernels";
   const std::string option = space_ ? "device_memory" : "memory";
-  if (system)
-    throw DoesNotFit("[runtime] expected " + format_bytes(bytes) + " for a value, " +
-                     (space_ ? space_->name() : "the system") + " gave none; " + held);
+  if (system) {
+    std::string who = "the system gave none";
+    if (space_) {
+      const std::string room = space_->room();
+      who = space_->name() + " gave none" + (room.empty() ? "" : ": " + room);
+    }
+    throw DoesNotFit("[runtime] expected " + format_bytes(bytes) + " for a value, " + who + "; " +
+                     held + "; let go of tensors or a tape (reset())");
+  }
   throw DoesNotFit("[runtime] expected " + format_bytes(bytes) + " for a value within " + option +
                    " = " + format_bytes(*limit_) + ", of which " + held +
                    "; let go of tensors or a tape (reset()), or raise " + option);

@@ -174,6 +174,11 @@ std::string CudaBackend::machine() const {
          state_->libraries.versions() + (deterministic() ? ", deterministic" : "");
 }
 
+std::string CudaBackend::numerics() const {
+  return "sm_" + std::to_string(compute_capability()) + ", " + std::to_string(multiprocessors()) +
+         " multiprocessors, " + (deterministic() ? "deterministic" : "not deterministic");
+}
+
 void CudaBackend::copy_in(void* to, const void* from, Bytes bytes) {
   if (bytes == 0) return;
   use();
@@ -393,5 +398,7 @@ Bytes CudaBackend::free() const {
 Bytes CudaBackend::held() const {
   return std::max<Bytes>(0, total() - free() - state_->holders->others());
 }
+
+std::string CudaBackend::holders() const { return state_->holders->others_text(); }
 
 }  // namespace pl

@@ -25,10 +25,12 @@ class CudaBackend final : public Backend, public DeviceWork {
   ~CudaBackend() override;
 
   std::string machine() const override;
+  std::string numerics() const override;
   bool on_host() const override { return false; }
   const DeviceKernels* kernels() const override;  // op/cuda_catalogue.cc
   Bytes held() const override;
   Bytes free() const override;
+  std::string holders() const override;
   Bytes granule() const override { return kGranule; }
   void copy_in(void* to, const void* from, Bytes bytes) override;
   void copy_out(void* to, const void* from, Bytes bytes) override;
