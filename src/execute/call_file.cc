@@ -12,7 +12,7 @@
 namespace pl {
 namespace {
 
-constexpr const char* kCallsVersion = "plimsoll calls 1";
+constexpr const char* kCallsVersion = "plimsoll calls 2";
 constexpr size_t kMostCalls = 8192;  // of a cache; more are forgotten together
 constexpr Bytes kLongestCallFile = 64 * kMiB;
 
@@ -21,13 +21,15 @@ class Described final : public Backend {
   explicit Described(const CallFile& file)
       : Backend({DeviceKind::cuda, 0}, 1, file.alignment),
         machine_(file.machine),
+        numerics_(file.numerics),
         granule_(file.granule) {}
   std::string machine() const override { return machine_; }
+  std::string numerics() const override { return numerics_; }
   bool on_host() const override { return false; }
   Bytes granule() const override { return granule_; }
 
  private:
-  std::string machine_;
+  std::string machine_, numerics_;
   Bytes granule_;
 };
 
@@ -54,8 +56,8 @@ int64_t number(std::string_view word, const std::string& path) {
 }  // namespace
 
 void write_calls(const std::string& path, const CallFile& file) {
-  std::string text = std::string(kCallsVersion) + "\n" + file.machine + "\n";
-  for (Bytes number : {file.held, file.alignment, file.granule})
+  std::string text = std::string(kCallsVersion) + "\n" + file.machine + "\n" + file.numerics + "\n";
+  for (Bytes number : {Bytes{file.deterministic}, file.held, file.alignment, file.granule})
     text += std::to_string(number) + "\n";
   for (const auto& [name, call] : file.calls)
     text += std::to_string(call.workspace) + "\t" +
@@ -71,6 +73,8 @@ CallFile read_calls(const std::string& path) {
     throw DataError("[calls] " + path + ": expected a file of plan --calls, received another");
   CallFile file;
   file.machine = take(text, '\n', path);
+  file.numerics = take(text, '\n', path);
+  file.deterministic = number(take(text, '\n', path), path) != 0;
   for (Bytes* place : {&file.held, &file.alignment, &file.granule})
     *place = number(take(text, '\n', path), path);
   while (!text.empty()) {
@@ -105,6 +109,7 @@ void keep_calls(const KernelBook& book, const std::string& path) {
   try {
     make_directories(path.substr(0, path.rfind('/')));
     write_calls(path, {.machine = book.backend().machine(),
+                       .numerics = book.backend().numerics(),
                        .alignment = book.backend().alignment(),
                        .granule = book.backend().granule(),
                        .calls = book.known_calls()});

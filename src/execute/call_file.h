@@ -11,6 +11,8 @@ namespace pl {
 
 struct CallFile {
   std::string machine;
+  std::string numerics;  // what decides bits there, beside kernels' keys
+  bool deterministic = true;
   Bytes held = 0;  // of the device's memory before anything is reserved
   Bytes alignment = 256, granule = 1;
   std::map<std::string, KernelBook::Known> calls;

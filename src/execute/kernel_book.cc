@@ -193,6 +193,7 @@ GraphFacts KernelBook::facts(const Graph& graph, KernelBill* bill) {
     facts.nodes.push_back(calls_[static_cast<size_t>(id)].facts);
   }
   for (const Loop& loop : graph.loops) facts.loops.push_back(this->facts(loop.body, bill));
+  facts.device = backend_.numerics();
   return facts;
 }
 

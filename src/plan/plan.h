@@ -28,6 +28,7 @@ struct Facts {
 struct GraphFacts {
   std::vector<Facts> nodes;
   std::vector<GraphFacts> loops;
+  std::string device;  // what decides bits of all kernels, beside their keys
 };
 
 // What was decided about a graph and its loops' bodies.
@@ -98,7 +99,7 @@ struct Plan {
   Recomputed recomputed;
   std::vector<HostStay> stays;      // by in_before
   Bytes away = 0;                   // of host memory for them, bodies' included
-  std::string numerics;             // hash of all numerics keys, 16 hex digits
+  std::string numerics;             // hash of all numerics keys and of the device's, 16 hex digits
   std::vector<LiveValue> culprits;  // the largest transient values at the fullest step
   // Of each loop's body, as in the graph. Its offsets count from the same arena's start; its own
   // part is [persistent, arena), the loop step's workspace. Sliced inputs and stacked values: where

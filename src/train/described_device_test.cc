@@ -39,9 +39,12 @@ class DescribedDevice : public ::testing::Test {
 
 TEST_F(DescribedDevice, PlansAreThoseOfTheDevice) {
   test::FakeDevice device(DeviceKind::cuda);
+  device.bits = "sm_1, 2 multiprocessors, not deterministic";
   const auto memory = std::make_shared<PlanMemory>(device);
   const SessionPlan there = plan(device, memory);
   write_calls(path_, {.machine = "a GPU elsewhere",
+                      .numerics = device.numerics(),
+                      .deterministic = false,
                       .held = *memory->device_held,
                       .alignment = device.alignment(),
                       .granule = device.granule(),
@@ -50,11 +53,13 @@ TEST_F(DescribedDevice, PlansAreThoseOfTheDevice) {
   CallFile file = read_calls(path_);
   const std::unique_ptr<Backend> described = described_device(file);
   EXPECT_EQ(described->machine(), "a GPU elsewhere");
+  EXPECT_FALSE(file.deterministic);
   const auto known = std::make_shared<PlanMemory>(*described);
   known->device_held = file.held;
   known->book.know(std::move(file.calls), true);
   const SessionPlan here = plan(*described, known);
   EXPECT_EQ(here.arena, there.arena);
+  EXPECT_EQ(here.prepared[0].plan.numerics, there.prepared[0].plan.numerics);
   EXPECT_EQ(here.process(), there.process());
   EXPECT_EQ(here.frontier.back().process(), there.frontier.back().process());
   EXPECT_NEAR(here.ms, there.ms, 0.02 * there.ms);
