@@ -128,8 +128,24 @@ std::unique_ptr<Backend> open_backend(const RunOptions& options) {
   return std::make_unique<CpuBackend>(options.threads);
 }
 
-void keep_known_calls(const std::string& path, const Backend& backend, const PlanMemory& memory) {
+// A file's figures are of the mode that it was written in.
+CallFile calls_for(RunOptions& options) {
+  CallFile calls = read_calls(options.calls);
+  const auto words = [](bool on) { return std::string(on ? "on" : "off"); };
+  if (options.words.contains("--deterministic") && calls.deterministic != options.deterministic)
+    throw UserError("[options] --deterministic: expected " + words(calls.deterministic) +
+                    ", as the device was asked about in " + options.calls + ", received " +
+                    words(options.deterministic) +
+                    "; leave it out, or write a file with that mode on a machine with the device");
+  options.deterministic = calls.deterministic;
+  return calls;
+}
+
+void keep_known_calls(const std::string& path, bool deterministic, const Backend& backend,
+                      const PlanMemory& memory) {
   write_calls(path, {.machine = backend.machine(),
+                     .numerics = backend.numerics(),
+                     .deterministic = deterministic,
                      .held = *memory.device_held,
                      .alignment = backend.alignment(),
                      .granule = backend.granule(),
@@ -168,6 +184,7 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
   report.budget = options.memory;
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) report.pipeline += source->resident_bytes();
+  if (report.on_device) report.host_bill.pipeline = report.pipeline;
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   judge(report, plan, plan_options, most, purpose == Purpose::plan, system);
@@ -190,7 +207,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   const bool described =
       purpose == Purpose::plan && options.cuda && !options.calls.empty() && cuda_devices() == 0;
   CallFile calls;
-  if (described) calls = read_calls(options.calls);
+  if (described) calls = calls_for(options);
   setup.backend = described ? described_device(calls) : open_backend(options);
   if (purpose == Purpose::train && options.cuda) setup.weights = begin_weights(setup, options.seed);
   if (options.memory_max) options.memory = system_limit(setup.backend.get());
@@ -206,7 +223,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
     const VariableLayout layout = layout_variables(
         step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
     planner.source_bytes += checkpoint_bytes(layout.entries.size());
-    if (setup.backend->on_host()) snapshot = snapshot_bytes(layout.bytes);
+    snapshot = snapshot_bytes(layout.bytes);
   }
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
     return planner.plan(batch, other);
@@ -240,7 +257,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
     setup.plan = planner.plan(setup.loop.batch, plan_options);
   }
   if (!options.calls.empty() && options.cuda && !described)
-    keep_known_calls(options.calls, *setup.backend, *plan_options.memory);
+    keep_known_calls(options.calls, options.deterministic, *setup.backend, *plan_options.memory);
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
   grant_snapshot(setup.plan, snapshot, options.memory, system);

@@ -20,7 +20,7 @@
 namespace pl {
 namespace {
 
-Json end_event(const LoopResult& result, const Session& session) {
+Json end_event(const LoopResult& result, const Session& session, bool deterministic) {
   const Backend& backend = session.plan().memory->book.backend();
   return Json::object()
       .set("event", "end")
@@ -34,6 +34,7 @@ Json end_event(const LoopResult& result, const Session& session) {
       .set("arena_bytes_used", session.used_bytes())
       .set("process_bytes_planned", session.plan().process())
       .set("process_bytes_peak", measured_peak(&backend))
+      .set("deterministic", deterministic)
       .set("heap_allocations_per_step", result.heap_allocations_per_step)
       .set("library_allocations_per_step", result.library_allocations_per_step)
       .set("weights_xxh3", hex16(session.variables().hash(true)))
@@ -41,11 +42,12 @@ Json end_event(const LoopResult& result, const Session& session) {
 }
 
 void print_summary(std::FILE* out, const LoopResult& result, const Session& session,
-                   const std::string& run) {
+                   const PlanReport& report, const std::string& run) {
   const Bytes planned = session.plan().process();
   const Bytes peak = measured_peak(&session.plan().memory->book.backend());
-  std::fprintf(out, "\n%lld steps, median %.2f ms, %.0f samples/s\n",
-               static_cast<long long>(result.steps), result.step_ms_median, result.samples_per_s);
+  std::fprintf(out, "\n%lld steps, median %.2f ms, %.0f samples/s%s%s\n",
+               static_cast<long long>(result.steps), result.step_ms_median, result.samples_per_s,
+               report.on_device ? ", " : "", report.on_device ? determinism_of(report) : "");
   if (result.last_epoch && !result.last_epoch->val_metrics.empty())
     std::fprintf(out, "test accuracy   %.4f\n", result.last_epoch->val_metrics[0]);
   std::fprintf(out, "memory planned  %s (%lld bytes)\n", format_bytes(planned).c_str(),
@@ -87,6 +89,15 @@ RunIdentity identity_of(const RunOptions& options, const RunSetup& setup) {
           .numerics = setup.report.numerics};
 }
 
+Session reserve(RunSetup& setup, uint64_t seed) {
+  require_room(setup.report, 0, setup.backend.get());
+  try {
+    return Session(std::move(setup.plan), setup.network, seed, std::move(setup.weights));
+  } catch (const DoesNotFit& error) {  // somebody was quicker
+    throw refused(error, setup.report, setup.backend.get());
+  }
+}
+
 void tell_resumed(EventLog& log, const LoopPosition& position, std::FILE* out) {
   log.write(Json::object()
                 .set("event", "resume")
@@ -124,8 +135,7 @@ int run_train(const RunOptions& options) {
   log.write(plan_event);
   std::FILE* out = human_stream();
   if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
-  require_room(setup.report, 0, setup.backend.get());
-  Session session(std::move(setup.plan), setup.network, options.seed, std::move(setup.weights));
+  Session session = reserve(setup, options.seed);
   if (weights) load_weights(*weights, session.variables());
   if (const std::string text = check_resident(setup.report, setup.backend.get()); !text.empty())
     warn(text);
@@ -153,15 +163,15 @@ int run_train(const RunOptions& options) {
       list.interrupted("train", "go on with: plimsoll train --resume " + options.run);
     } catch (const Interrupted&) {  // behind what was saved, so that going on cuts it off the log
       const char* signal = StopSignals::name(StopSignals::received());
-      log.write(end_event(result, session).set("interrupted", signal));
+      log.write(end_event(result, session, options.deterministic).set("interrupted", signal));
       throw;
     }
   }
-  log.write(end_event(result, session));
+  log.write(end_event(result, session, options.deterministic));
   learn_costs(*setup.backend, session, result);
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
-  if (!options.json) print_summary(out, result, session, options.run);
+  if (!options.json) print_summary(out, result, session, setup.report, options.run);
   if (const Bytes peak = measured_peak(setup.backend.get()); peak > setup.report.process)
     warn("[memory] the process held " + format_bytes(peak) + ", more than the planned " +
          format_bytes(setup.report.process) + ", on this system");

@@ -47,6 +47,28 @@ Json offloaded_json(const PlanReport& r) {
       .set("copied_bytes", r.sent);
 }
 
+// Their sum, with ahead_bytes, is fixed_bytes.
+Json device_json(const DeviceBill& bill) {
+  return Json::object()
+      .set("context_bytes", bill.context)
+      .set("code_bytes", bill.code)
+      .set("recording_bytes", bill.recordings)
+      .set("page_table_bytes", bill.page_tables)
+      .set("rounding_bytes", bill.rounding);
+}
+
+// Their sum is host_bytes.
+Json host_json(const HostBill& bill) {
+  return Json::object()
+      .set("state_bytes", bill.state)
+      .set("activation_bytes", bill.activations)
+      .set("staging_bytes", bill.staging)
+      .set("copy_bytes", bill.copy)
+      .set("snapshot_bytes", bill.snapshot)
+      .set("pipeline_bytes", bill.pipeline)
+      .set("callback_bytes", bill.callbacks);
+}
+
 Json curve_json(const PlanReport& r) {
   Json list = Json::array();
   for (const CurvePoint& point : r.curve)
@@ -173,7 +195,7 @@ Json to_json(const PlanReport& r) {
       .set("offloaded_bytes", r.host + r.away)
       .set("offloaded", offloaded_json(r))
       .set("ahead_bytes", r.ahead)
-      .set("host_bytes", r.host + r.away + r.staging)
+      .set("host_bytes", r.host_bill.sum())
       .set("minimum_bytes", r.complete ? Json(r.minimum) : Json())
       .set("bound_bytes", r.floor)
       .set("max_batch", r.max_batch ? Json(*r.max_batch) : Json())
@@ -184,6 +206,7 @@ Json to_json(const PlanReport& r) {
       .set("costs", r.costs.empty() ? Json() : Json(r.costs))
       .set("peak_values", culprits)
       .set("remedies", remedies);
+  if (r.on_device) json.set("device_bill", device_json(r.bill)).set("host", host_json(r.host_bill));
   if (!r.remat.empty()) {
     Json names = Json::array();
     for (const std::string& name : r.remat) names.push(name);
@@ -199,22 +222,18 @@ Json to_json(const PlanReport& r) {
   return json;
 }
 
-std::string to_text(const PlanReport& r, bool color) {
-  const char* strong = color ? "\033[1m" : "";
-  const char* plain = color ? "\033[0m" : "";
-  std::string out = std::string(strong) + r.model + plain + "  batch " + std::to_string(r.batch) +
-                    ", " + std::string(name_of(r.dtype)) + ", " + r.optimizer + ", " + r.device +
-                    " with " + std::to_string(r.threads) +
-                    (r.threads == 1 ? " thread" : " threads") + "\n";
-  out += std::string("Training will use ") + strong + format_bytes(r.process) + plain;
-  if (r.budget)
-    out += " of " + format_bytes(*r.budget) + (r.fits ? ": it fits" : ": it does not fit");
-  out += "\n";
-  if (const std::string moves = moves_text(r); !moves.empty())
-    out += "Without limit it would use " + format_bytes(r.unlimited.process()) +
-           "; this takes it " + moves + ", for " + percent(overhead(r)) +
-           " more time (predicted)\n";
-  out += "\n";
+namespace {
+
+// Of what: "cuda:0, deterministic", "cpu with 2 threads".
+std::string where_text(const PlanReport& r) {
+  if (r.on_device) return r.device + ", " + determinism_of(r);
+  return r.device + " with " + std::to_string(r.threads) +
+         (r.threads == 1 ? " thread" : " threads");
+}
+
+// A line for each part of the process, and what a device's steps hold of the host.
+std::string bill_text(const PlanReport& r) {
+  std::string out;
   const double whole = static_cast<double>(std::max<Bytes>(r.process, 1));
   auto row = [&](const std::string& name, Bytes bytes) {
     if (bytes == 0) return;
@@ -226,25 +245,68 @@ std::string to_text(const PlanReport& r, bool color) {
         r.categories[static_cast<size_t>(c)] -
             (static_cast<Category>(c) == Category::optimizer ? r.host : 0));
   row("gaps between values", r.arena - r.bound);
-  row("runtime and libraries", r.fixed - r.snapshot - r.ahead - r.pipeline);
-  if (r.ahead > 0) row("inputs of the next step", r.ahead);
-  row("input pipeline", r.pipeline);
-  row("copy for checkpoints", r.snapshot);
+  if (r.on_device) {
+    row("context and libraries", r.bill.context);
+    row("code and local memory", r.bill.code);
+    row("recorded steps", r.bill.recordings);
+    row("page tables", r.bill.page_tables);
+    row("rounding to pages", r.bill.rounding);
+    row("inputs of the next step", r.ahead);
+  } else {
+    row("runtime and libraries", r.fixed - r.snapshot - r.pipeline);
+    row("input pipeline", r.pipeline);
+    row("copy for checkpoints", r.snapshot);
+  }
   out += line("  %-24s %11s\n", "process", format_bytes(r.process));
-  if (const Bytes host = r.host + r.away + r.staging; host > 0)
-    out += line("  %-24s %11s  pinned: optimiser state %s, ", "host", format_bytes(host),
-                format_bytes(r.host)) +
-           "activations " + format_bytes(r.away) + ", inputs and results the rest\n";
+  if (!r.on_device) return out;
+  out += line("  %-24s %11s\n", "host", format_bytes(r.host_bill.sum()));
+  auto part = [&](const char* name, Bytes bytes) {
+    if (bytes > 0) out += line("    %-22s %11s\n", name, format_bytes(bytes));
+  };
+  part("pinned optimiser state", r.host_bill.state);
+  part("pinned activations", r.host_bill.activations);
+  part("pinned inputs, results", r.host_bill.staging);
+  part("copy of the variables", r.host_bill.copy);
+  part("copy for checkpoints", r.host_bill.snapshot);
+  part("input pipeline", r.host_bill.pipeline);
+  part("callbacks", r.host_bill.callbacks);
+  return out;
+}
+
+std::string checkpoints_text(const PlanReport& r) {
+  const std::string none = r.on_device ? "the host's memory" : "the budget";
+  return "\nCheckpoints every " + std::to_string(r.checkpoint_every) + " steps, written " +
+         (r.snapshot > 0 ? "beside training from a copy of the variables" +
+                               std::string(r.on_device ? " in the host's memory" : "")
+                         : "between steps: " + none + " has no room for a copy") +
+         "\n";
+}
+
+}  // namespace
+
+std::string to_text(const PlanReport& r, bool color) {
+  const char* strong = color ? "\033[1m" : "";
+  const char* plain = color ? "\033[0m" : "";
+  std::string out = std::string(strong) + r.model + plain + "  batch " + std::to_string(r.batch) +
+                    ", " + std::string(name_of(r.dtype)) + ", " + r.optimizer + ", " +
+                    where_text(r) + "\n";
+  out += std::string("Training will use ") + strong + format_bytes(r.process) + plain;
+  if (r.budget)
+    out += " of " + format_bytes(*r.budget) + (r.fits ? ": it fits" : ": it does not fit");
+  out += "\n";
+  if (const std::string moves = moves_text(r); !moves.empty())
+    out += "Without limit it would use " + format_bytes(r.unlimited.process()) +
+           "; this takes it " + moves + ", for " + percent(overhead(r)) +
+           " more time (predicted)\n";
+  out += "\n";
+  out += bill_text(r);
   if (!r.culprits.empty()) {
     out += "\nLargest values at the fullest step:\n";
     for (const LiveValue& value : r.culprits)
       out += line("  %11s  %-28s %s\n", format_bytes(value.bytes),
                   value.path + " (" + value.op + ")", value.meta.text());
   }
-  if (r.checkpoint_every > 0)
-    out += "\nCheckpoints every " + std::to_string(r.checkpoint_every) + " steps, written " +
-           (r.snapshot > 0 ? "beside training from a copy of the variables\n"
-                           : "between steps: the budget has no room for a copy\n");
+  if (r.checkpoint_every > 0) out += checkpoints_text(r);
   if (r.complete && r.minimum < r.unlimited.process())
     out += "\nCan be trained in as little as " + format_bytes(r.minimum) + " (--memory " +
            std::to_string(r.minimum) + ")\n";

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "train/device_link.h"
 
 namespace pl {
 namespace {
@@ -37,20 +36,6 @@ Budget::Budget(const std::string& text)
 
 namespace {
 
-Bytes staging_bytes(const SessionPlan& plan) {
-  Bytes most = 0, inputs = 0;
-  for (const Prepared& prepared : plan.prepared) {
-    const LinkPlaces places = link_places(prepared.graph, prepared.plan.alignment);
-    most = std::max(most, places.end);
-    inputs = std::max(inputs, places.input_end);
-  }
-  return most + (plan.ahead > 0 ? inputs : 0);
-}
-
-}  // namespace
-
-namespace {
-
 // Values that leave in one step, and their bytes.
 void add_stays(const Graph& graph, const Plan& plan, int64_t trips, PlanReport& report) {
   for (const HostStay& stay : plan.stays) {
@@ -62,6 +47,10 @@ void add_stays(const Graph& graph, const Plan& plan, int64_t trips, PlanReport& 
 }
 
 }  // namespace
+
+const char* determinism_of(const PlanReport& report) {
+  return report.deterministic ? "deterministic" : "not deterministic";
+}
 
 PlanReport describe(const SessionPlan& plan) {
   PlanReport report;
@@ -75,7 +64,9 @@ PlanReport describe(const SessionPlan& plan) {
   report.persistent = plan.layout.bytes;
   report.host = plan.host_bytes;
   report.away = plan.away;
-  if (!plan.memory->book.backend().on_host()) report.staging = staging_bytes(plan);
+  report.on_device = plan.on_device;
+  report.bill = plan.device;
+  report.host_bill = host_bill(plan);
   report.floor = plan.floor;
   report.categories = fullest.plan.at_peak;
   const Prepared& first = plan.prepared.front();
@@ -180,8 +171,9 @@ std::vector<CurvePoint> batch_curve(const PlanReport& report, const PlanFor& pla
 
 std::string explain(const PlanReport& r) {
   std::string out;
-  out += std::string("  smallest budget that fits: ") + r.words.memory + std::to_string(r.minimum) +
-         " (" + format_bytes(r.minimum) + ")\n";
+  if (r.complete)
+    out += std::string("  smallest budget that fits: ") + r.words.memory +
+           std::to_string(r.minimum) + " (" + format_bytes(r.minimum) + ")\n";
   out += "  no plan can need less than " + std::to_string(r.floor) + " (" + format_bytes(r.floor) +
          "): variables, runtime and the operands of the largest single step\n";
   out += "  what fills it:\n";
@@ -190,24 +182,33 @@ std::string explain(const PlanReport& r) {
                 value.path + " (" + value.op + ")", value.meta.text());
   for (const std::string& refusal : {r.split_refusal, r.band_refusal})
     if (!refusal.empty()) out += "  " + refusal + "\n";
-  out += "  what would make it fit:\n";
+  if (!r.remedies.empty()) out += "  what would make it fit:\n";
   for (const Remedy& remedy : r.remedies)
     out += line("    %-34s %11s  %s\n", remedy.change, format_bytes(remedy.process_bytes),
                 times(remedy.step_ms, r.unlimited.ms));
   return out;
 }
 
+namespace {
+// A device's room counts where the plan may have all of it: others then have what is missing.
+std::string others_on(const Backend* backend, std::optional<Bytes> budget) {
+  return on_device(backend) && budget.value_or(kUnlimited) >= system_limit(backend)
+             ? backend->holders()
+             : "";
+}
+}  // namespace
+
 void require_room(const PlanReport& report, Bytes held, const Backend* backend) {
   if (report.budget && report.process > *report.budget)
     throw DoesNotFit("[plan] expected a plan within " + std::string(report.words.memory) +
-                     both(*report.budget) + ", needs " + both(report.process) + "\n" +
-                     explain(report));
+                     both(*report.budget) + ", needs " + both(report.process) +
+                     others_on(backend, report.budget) + "\n" + explain(report));
   if (on_device(backend)) {
-    const Bytes limit = backend->held() + backend->free();
+    const Bytes limit = system_limit(backend);
     if (report.process > limit)
       throw DoesNotFit("[reserve] expected " + format_bytes(report.process) +
-                       " of the device's memory, it has room for " + format_bytes(limit) + "\n" +
-                       explain(report));
+                       " of the device's memory, it has room for " + format_bytes(limit) +
+                       backend->holders() + "\n" + explain(report));
     return;
   }
   const HostRoom room = host_room();
@@ -218,10 +219,19 @@ void require_room(const PlanReport& report, Bytes held, const Backend* backend) 
                      explain(report));
 }
 
+DoesNotFit refused(const DoesNotFit& error, const PlanReport& report, const Backend* backend) {
+  std::string text = error.what() + std::string("\n");
+  if (on_device(backend))
+    text += "  what the device has room for now: " + std::string(report.words.memory) +
+            both(system_limit(backend)) + "\n";
+  return DoesNotFit(text + explain(report));
+}
+
 std::string check_resident(const PlanReport& report, const Backend* backend) {
   const Bytes resident = on_device(backend) ? backend->held() : process_resident();
   if (resident <= report.process) return "";
   const std::string text = "[reserve] the process holds " + format_bytes(resident) +
+                           (on_device(backend) ? " of the device" : "") +
                            " after preparation, more than the planned " +
                            format_bytes(report.process) + " on this system";
   if (report.budget && resident > *report.budget)

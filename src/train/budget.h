@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "train/batch_search.h"
 #include "train/session.h"
 
@@ -57,15 +58,18 @@ struct PlanReport {
   std::optional<Bytes> budget;
   bool fits = true;
   Bytes process = 0, fixed = 0, arena = 0, bound = 0, persistent = 0, floor = 0;
-  Bytes host = 0;     // of the arena, not of `process`: optimiser state in pinned host memory
-  Bytes away = 0;     // on a device: pinned host memory for values between two uses
-  int64_t stays = 0;  // of such values, in one step
-  Bytes sent = 0;     // copied out, and back, in one step
-  Bytes staging = 0;  // on a device: pinned host memory for inputs and results
-  Bytes ahead = 0;    // of `fixed`, on a device: inputs of the next step
+  bool on_device = false;  // whose memory `process` is then
+  DeviceBill bill;         // what `fixed` is the sum of, there, with `ahead`
+  HostBill host_bill;      // of the host's memory, there; not of `process`
+  Bytes host = 0;          // of the arena, not of `process`: optimiser state in pinned host memory
+  Bytes away = 0;          // on a device: pinned host memory for values between two uses
+  int64_t stays = 0;       // of such values, in one step
+  Bytes sent = 0;          // copied out, and back, in one step
+  Bytes ahead = 0;         // of `fixed`, on a device: inputs of the next step
   int64_t checkpoint_every = 0;  // steps; 0: not asked for
-  Bytes snapshot = 0;            // of fixed: a copy that checkpoints are written from; 0: none
-  Bytes pipeline = 0;            // of fixed: what the data hold beyond the batch that a step reads
+  Bytes snapshot = 0;            // a copy that checkpoints are written from; 0: none
+  Bytes pipeline = 0;            // what the data hold beyond the batch that a step reads
+                                 // Both of `fixed`; for a device, of the host.
   Categories categories{};
   double step_ms = 0;
   SessionPoint unlimited;
@@ -88,6 +92,9 @@ struct PlanReport {
   std::vector<LiveValue> culprits;  // the largest values at the fullest step
   OptionWords words;
 };
+
+// "deterministic" or "not deterministic": what all figures of a device's step are to be read with.
+const char* determinism_of(const PlanReport& report);
 
 PlanReport describe(const SessionPlan& plan);  // the figures of the plan itself
 
@@ -114,6 +121,9 @@ std::string explain(const PlanReport& report);
 // Throws DoesNotFit when the budget, or the system, cannot give what the plan needs. Called before
 // reserving. `held`: bytes of the arena that exist already.
 void require_room(const PlanReport& report, Bytes held = 0, const Backend* backend = nullptr);
+
+// What a reservation says that failed all the same, with what the plan knows.
+DoesNotFit refused(const DoesNotFit& error, const PlanReport& report, const Backend* backend);
 
 // The bound on what is not in the arena was computed; here the system's own figure is held against
 // it, with all memory reserved and no step run. Throws DoesNotFit when the process is above the

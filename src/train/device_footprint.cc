@@ -15,15 +15,19 @@ constexpr Bytes kHostPage = 4 * kKiB, kPageEntry = 8;  // in the device's page t
 
 Bytes recording_bytes(size_t launches) { return kPerLaunch * static_cast<Bytes>(launches); }
 
-Bytes device_fixed_bytes(const DeviceFacts& facts) {
-  // What was timed is mostly what will run: a run that times calls has the bill of one that knows
-  // them.
-  const Bytes code = std::max(kCode + kPerKernel * static_cast<Bytes>(facts.kernels), facts.loaded);
-  const Bytes later =
-      code + recording_bytes(facts.launches) + facts.mapped / kHostPage * kPageEntry;
-  const Bytes rounding = align_up(facts.arena - facts.apart, facts.granule) +
-                         align_up(facts.apart, facts.granule) - facts.arena;
-  return facts.held + align_up(later, facts.granule) + rounding;
+DeviceBill device_bill(const DeviceFacts& facts) {
+  DeviceBill bill{
+      .context = facts.held,
+      // What was timed is mostly what will run: a run that times calls has the bill of
+      // one that knows them.
+      .code = std::max(kCode + kPerKernel * static_cast<Bytes>(facts.kernels), facts.loaded),
+      .recordings = recording_bytes(facts.launches),
+      .page_tables = facts.mapped / kHostPage * kPageEntry};
+  const Bytes later = bill.code + bill.recordings + bill.page_tables;
+  bill.rounding = align_up(later, facts.granule) - later +
+                  align_up(facts.arena - facts.apart, facts.granule) +
+                  align_up(facts.apart, facts.granule) - facts.arena;
+  return bill;
 }
 
 }  // namespace pl

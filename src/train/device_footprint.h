@@ -19,7 +19,17 @@ struct DeviceFacts {
   Bytes mapped = 0;   // of the host's memory, which kernels reach
   Bytes granule = 1;  // of reservations
 };
-Bytes device_fixed_bytes(const DeviceFacts& facts);
+
+// By what it is for. Workspaces of libraries are in the arena.
+struct DeviceBill {
+  Bytes context = 0;      // measured: context, libraries and their handles, and what else is held
+  Bytes code = 0;         // a bound: kernels that are loaded later, and their local memory
+  Bytes recordings = 0;   // a bound: recorded steps
+  Bytes page_tables = 0;  // for the host's memory that kernels reach
+  Bytes rounding = 0;     // of all that to what the driver gives memory in, and of the arena
+  Bytes sum() const { return context + code + recordings + page_tables + rounding; }
+};
+DeviceBill device_bill(const DeviceFacts& facts);
 Bytes recording_bytes(size_t launches);  // of one recorded step alone
 
 }  // namespace pl

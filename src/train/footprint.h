@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "base/bytes.h"
+#include "train/device_footprint.h"
 
 namespace pl {
 
@@ -25,8 +26,9 @@ struct FootprintFacts {
 };
 
 struct Footprint {
-  Bytes fixed = 0;  // beside the arena
-  Bytes idle = 0;   // of it: only the program's start needs it, and training may hold it
+  Bytes fixed = 0;         // beside the arena
+  Bytes idle = 0;          // of it: only the program's start needs it, and training may hold it
+  DeviceBill device = {};  // what `fixed` is the sum of, on a device
 };
 Footprint footprint(const FootprintFacts& facts);
 

@@ -79,7 +79,8 @@ ModelCall::ModelCall(ModelState& state, const Needs& needs)
       !training && state.variables_here() ? state.variables->layout() : state.layout(training);
   const CallbackBill bill = callback_bill(needs.callbacks, layout_);
   source_bytes_ += bill.resident;
-  if (!state.device) snapshot_ = bill.wanted;
+  callback_bytes_ = bill.resident;
+  snapshot_ = bill.wanted;
 }
 
 PlanKey ModelCall::key(int64_t batch) const {
@@ -113,6 +114,11 @@ SessionPlan ModelCall::plan_other(const Network& network, const Compiled& compil
                       nullptr, {.budget = budget_, .memory = plan_->memory});
 }
 
+Bytes ModelCall::held_by_others() const {
+  const Backend& backend = state_.where();
+  return backend.on_host() ? 0 : backend.held() - state_.bytes_on_device();
+}
+
 void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want_max_batch) {
   const Backend& backend = state_.where();
   if (state_.held_session && state_.held_session->first == wanted && !want_max_batch) {
@@ -125,9 +131,7 @@ void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
   if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
-  // Other models took of the device since then.
-  if (plan_ && !backend.on_host() && backend.held() - state_.bytes_on_device() > plan_->outside())
-    plan_.reset();
+  if (plan_ && held_by_others() > state_.last_held) plan_.reset();  // they took more since then
   if (!plan_) plan_ = plan_for(wanted, options);
   if (!plan_->complete && plan_->process() > system_limit(&backend)) {
     options.all = true;  // the message that follows names the smallest plan
@@ -161,9 +165,15 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   report.deterministic = state_.deterministic;
   report.budget = budget_;
   report.pipeline = pipeline_bytes_;
+  if (report.on_device) {
+    report.host_bill.pipeline = pipeline_bytes_;
+    report.host_bill.callbacks = callback_bytes_;
+  }
+  std::optional<Bytes> system;  // to be reserved, and not yet
+  if (!want_max_batch && !session_) system = system_limit(&backend);
   judge(
       report, [&](int64_t batch, const PlanOptions& other) { return plan_for(key(batch), other); },
-      options, needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch);
+      options, needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch, system);
   return report;
 }
 
@@ -179,8 +189,23 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
     if (same) return session;
     plan_ = session.take_plan();
   }
-  require_room(report, state_.variables ? state_.variables->layout().bytes : 0, &state_.where());
+  const Backend& backend = state_.where();
+  require_room(report, state_.variables ? state_.variables->layout().bytes : 0, &backend);
   release_code_pages();
+  Session session = [&] {
+    try {
+      return reserve(seed);
+    } catch (const DoesNotFit& error) {  // somebody was quicker
+      throw refused(error, report, &backend);
+    }
+  }();
+  warning_ = check_resident(report, &backend);
+  state_.x_scale = sample_.x_scale;
+  return session;
+}
+
+Session ModelCall::reserve(uint64_t seed) {
+  const bool training = needs_.kind == StepKind::train;
   Variables& variables = training ? state_.weights_to_write(seed) : state_.weights(seed);
   if (training && (state_.fresh_optimizer || !same_entries(variables.layout(), layout_))) {
     variables.adopt(layout_, plan_->host_bytes);
@@ -189,19 +214,22 @@ Session ModelCall::start(const PlanReport& report, uint64_t seed) {
   } else if (training) {
     variables.pin(plan_->host_bytes);
   }
-  Session session(std::move(*plan_), state_.variables);
-  check_resident(report, &state_.where());
-  state_.x_scale = sample_.x_scale;
-  return session;
+  return Session(std::move(*plan_), state_.variables);
 }
 
 void ModelCall::keep(Session session) {
-  if (state_.device && state_.one_batch && !session.eager())
+  if (state_.device && state_.one_batch && !session.eager()) {
     state_.held_session.emplace(key(batch_), std::move(session));
-  else
-    keep_plan(session.take_plan());
+    return;
+  }
+  SessionPlan plan = session.take_plan();
+  { const Session gone = std::move(session); }  // with its memory
+  keep_plan(std::move(plan));
 }
 
-void ModelCall::keep_plan(SessionPlan plan) { state_.last.emplace(key(batch_), std::move(plan)); }
+void ModelCall::keep_plan(SessionPlan plan) {
+  state_.last.emplace(key(batch_), std::move(plan));
+  state_.last_held = held_by_others();
+}
 
 }  // namespace pl

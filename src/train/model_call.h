@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "train/model_state.h"
@@ -35,6 +36,8 @@ class ModelCall {
   PlanReport plan(const Budget& budget, bool want_max_batch);
   // After plan(): checks the room, brings the variables into place, reserves.
   Session start(const PlanReport& report, uint64_t seed);
+  // After start(): what the system says of it that the plan did not, or "".
+  const std::string& warning() const { return warning_; }
   // After plan().
   const SessionPlan& session_plan() const { return session_ ? session_->plan() : *plan_; }
   const VariableLayout& layout() const { return layout_; }
@@ -50,6 +53,8 @@ class ModelCall {
   PlanKey key(int64_t batch) const;
   void make_plan(const PlanKey& wanted, PlanOptions& options, bool want_max_batch);
   SessionPlan plan_for(const PlanKey& key, const PlanOptions& options) const;
+  Session reserve(uint64_t seed);
+  Bytes held_by_others() const;  // of the device, in this process: all but the model's variables
 
   ModelState& state_;
   Needs needs_;
@@ -58,10 +63,12 @@ class ModelCall {
   VariableLayout layout_;
   Bytes source_bytes_ = 0;    // of the data, callbacks and the like
   Bytes pipeline_bytes_ = 0;  // of these: the data
+  Bytes callback_bytes_ = 0;  // and the callbacks
   Bytes snapshot_ = 0;        // wanted for writing checkpoints beside training
   int64_t batch_ = 0;
   std::optional<Bytes> budget_;
   std::optional<SessionPlan> plan_;
+  std::string warning_;
   std::optional<Session> session_;  // of the last call, instead of a plan
 };
 

@@ -131,9 +131,13 @@ RunIdentity identity_of(const ModelState& state, const Source& data, const PlanR
 void announce(const PlanReport& report) {
   std::printf("Training will use %s", format_bytes(report.process).c_str());
   if (report.budget) std::printf(" of %s", format_bytes(*report.budget).c_str());
-  if (report.device != "cpu") std::printf(" on %s", report.device.c_str());
+  if (report.on_device) std::printf(" on %s, %s", report.device.c_str(), determinism_of(report));
   std::printf(": %s for tensors, %s for runtime, libraries and data\n",
               format_bytes(report.arena).c_str(), format_bytes(report.fixed).c_str());
+}
+
+void warn(const std::string& text) {
+  if (!text.empty()) std::fprintf(stderr, "plimsoll: warning: %s\n", text.c_str());
 }
 
 void require_finite(const LoopResult& result, const Variables& variables) {
@@ -168,6 +172,8 @@ History Model::fit(Source& data, const FitOptions& given) {
   const std::unique_ptr<Checkpoint> from = find_resume(options.callbacks, call.layout());
   Session session = call.start(report, options.seed);
   if (options.verbose > 0) announce(report);
+  // A program's own memory is no news to it, unless something was said of memory.
+  if (options.verbose > 0 || report.budget || report.on_device) warn(call.warning());
 
   const Compiled& compiled = *state_->compiled;
   std::optional<int64_t> steps_per_epoch;
@@ -190,8 +196,7 @@ History Model::fit(Source& data, const FitOptions& given) {
   for (const CallbackRef& callback : options.callbacks)
     if (callback->wants_signals() && !signals) signals.emplace();
   CallbackList callbacks(training, from.get());
-  if (const std::string warning = callbacks.warning(); !warning.empty())
-    std::fprintf(stderr, "plimsoll: warning: %s\n", warning.c_str());
+  warn(callbacks.warning());
   const LoopOptions loop{.batch = call.batch(),
                          .epochs = options.epochs,
                          .initial_epoch = options.initial_epoch,

@@ -28,9 +28,31 @@ std::vector<std::string> names_of(const StepLayout& step) {
 std::vector<std::string> log_names(const SessionPlan& plan) { return names_of(plan.step); }
 std::vector<std::string> test_log_names(const SessionPlan& plan) { return names_of(plan.test); }
 
+HostBill host_bill(const SessionPlan& plan) {
+  HostBill bill;
+  if (!plan.on_device) return bill;
+  Bytes inputs = 0;
+  for (const Prepared& prepared : plan.prepared) {
+    const LinkPlaces places = link_places(prepared.graph, prepared.plan.alignment);
+    bill.staging = std::max(bill.staging, places.end);
+    inputs = std::max(inputs, places.input_end);
+  }
+  if (plan.ahead > 0) bill.staging += inputs;
+  bill.state = plan.host_bytes;
+  bill.activations = plan.away;
+  bill.copy = plan.layout.bytes;
+  bill.snapshot = plan.snapshot;
+  return bill;
+}
+
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
                     std::optional<Bytes> system) {
   plan.snapshot = wanted;
+  if (plan.on_device) {
+    const HostBill bill = host_bill(plan);
+    if (wanted > 0 && bill.sum() > host_room().least()) plan.snapshot = 0;
+    return;
+  }
   const Bytes process = plan.process();
   if ((budget && process > *budget) || (system && process > *system)) plan.snapshot = 0;
 }

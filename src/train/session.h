@@ -12,6 +12,7 @@
 #include "execute/executor.h"
 #include "execute/pool.h"
 #include "op/step_params.h"
+#include "train/device_footprint.h"
 #include "train/step_trace.h"
 #include "train/variables.h"
 
@@ -51,6 +52,7 @@ struct SessionPoint {
   Bytes arena = 0, fixed = 0, idle = 0;
   Bytes host_bytes = 0;  // of the arena: in host memory that a device's kernels reach
   Bytes away = 0;        // of host memory, for values that leave between two uses
+  DeviceBill device;     // what `fixed` is the sum of, on one
   double ms = 0;         // of the first signature
   int64_t split = 1, bands = 0;
   Recomputed recomputed;
@@ -61,19 +63,23 @@ struct SessionPlan {
   std::vector<Signature> signatures;
   std::vector<Prepared> prepared;  // as signatures; the first is the one that reports describe
   VariableLayout layout;
-  Bytes arena = 0;  // the largest of the plans
-  Bytes fixed = 0;  // bound of everything else the process holds
-  Bytes idle = 0;   // of it: held by nothing while it trains, so that a snapshot may lie there
+  Bytes arena = 0;    // the largest of the plans
+  Bytes fixed = 0;    // bound of everything else the process holds
+  Bytes idle = 0;     // of it: held by nothing while it trains, so that a snapshot may lie there
+  DeviceBill device;  // what `fixed` is the sum of, on one
   // For writing checkpoints beside training; granted where the chosen plan leaves room for it, so
   // that it never makes a step slower. Not in `frontier`, whose plans can do without.
   Bytes snapshot = 0;
+  bool on_device = false;  // where this is not the memory that `process` is about: the host has it
   // On a device, of the arena: the last variables, in pinned memory of the host.
   Bytes host_bytes = 0;
   Bytes away = 0;  // and pinned memory for values that leave between two uses
   // On a device: for inputs of the next step, which are read and copied while one runs; granted as
   // the snapshot is.
   Bytes ahead = 0;
-  Bytes outside() const { return fixed + snapshot - std::min(idle, snapshot) + ahead; }
+  Bytes outside() const {
+    return fixed + ahead + (on_device ? 0 : snapshot - std::min(idle, snapshot));
+  }
   Bytes process() const { return arena + outside() - host_bytes; }
   Bytes floor = 0;        // certificate: no plan under these switches needs less (process bytes)
   size_t fullest = 0;     // the plan that sets the arena
@@ -92,6 +98,19 @@ struct SessionPlan {
   std::shared_ptr<EagerSetup> eager;  // steps run op by op (eager_steps.h); or null
 };
 
+// What a plan for a device takes of the host's memory.
+struct HostBill {
+  Bytes state = 0, activations = 0, staging = 0;  // pinned; staging: for inputs and results
+  Bytes copy = 0;      // of the variables: while they are made, while steps run once before the
+                       // first, and when somebody reads them
+  Bytes snapshot = 0;  // that checkpoints are written from
+  Bytes pipeline = 0;  // what the data hold beyond the batch that a step reads
+  Bytes callbacks = 0;
+  Bytes pinned() const { return state + activations + staging; }
+  Bytes sum() const { return pinned() + copy + snapshot + pipeline + callbacks; }
+};
+HostBill host_bill(const SessionPlan& plan);  // but for data and callbacks; on the host: nothing
+
 // Traces and plans every signature: the fastest plan within the budget, or the smallest when none
 // is. `source_bytes` is what the input pipeline holds. `layout`: that of variables which exist
 // already; by default the widest signature's.
@@ -104,7 +123,8 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
 std::vector<std::string> log_names(const SessionPlan& plan);
 std::vector<std::string> test_log_names(const SessionPlan& plan);  // in evaluation
 
-// Grants the snapshot if the plan with it is within the budget and the system's limit.
+// Grants the snapshot if the plan with it is within the budget and the system's limit; on a device,
+// if the host has room for it beside all that the plan keeps there.
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
                     std::optional<Bytes> system);
 

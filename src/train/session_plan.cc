@@ -170,6 +170,7 @@ void note_choice(const SessionPlanner& planner, const SessionPoint& chosen, Sess
   plan.arena = chosen.arena;
   plan.fixed = chosen.fixed;
   plan.idle = chosen.idle;
+  plan.device = chosen.device;
   plan.host_bytes = chosen.host_bytes;
   plan.away = chosen.away;
   plan.ms = chosen.ms;
@@ -189,6 +190,7 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
   const auto start = std::chrono::steady_clock::now();
   SessionPlan result;
   result.signatures = signatures;
+  result.on_device = !backend.on_host();
   if (std::any_of(signatures.begin(), signatures.end(),
                   [](const Signature& s) { return s.kind == StepKind::train; })) {
     result.optimizer = compiled.optimizer;

@@ -6,7 +6,6 @@
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
 #include "plan/split.h"
-#include "train/device_footprint.h"
 
 namespace pl {
 namespace {
@@ -229,25 +228,29 @@ void SessionPlanner::fill(SessionPoint& point) const {
   const Footprint beside = footprint_of(bill, point.arena, launches, point.host_bytes, point.away);
   point.fixed = beside.fixed;
   point.idle = beside.idle;
+  point.device = beside.device;
   point.ms += host_ms(point.host_bytes - pinned_);
 }
 
-Bytes SessionPlanner::device_fixed(const KernelBill& bill, Bytes arena, size_t launches, Bytes host,
-                                   Bytes away) const {
+DeviceBill SessionPlanner::on_device(const KernelBill& bill, Bytes arena, size_t launches,
+                                     Bytes host, Bytes away) const {
   if (!memory_.device_held) memory_.device_held = backend_.held() - memory_.device_variables;
-  return device_fixed_bytes({.held = *memory_.device_held,
-                             .loaded = memory_.device_loaded,
-                             .kernels = bill.calls.size(),
-                             .launches = launches,
-                             .arena = arena - host,
-                             .apart = apart_ ? layout_.bytes - host : 0,
-                             .mapped = host + away,
-                             .granule = backend_.granule()});
+  return device_bill({.held = *memory_.device_held,
+                      .loaded = memory_.device_loaded,
+                      .kernels = bill.calls.size(),
+                      .launches = launches,
+                      .arena = arena - host,
+                      .apart = apart_ ? layout_.bytes - host : 0,
+                      .mapped = host + away,
+                      .granule = backend_.granule()});
 }
 
 Footprint SessionPlanner::footprint_of(const KernelBill& bill, Bytes arena, size_t launches,
                                        Bytes host, Bytes away) const {
-  if (!backend_.on_host()) return {.fixed = device_fixed(bill, arena, launches, host, away)};
+  if (!backend_.on_host()) {
+    const DeviceBill device = on_device(bill, arena, launches, host, away);
+    return {.fixed = device.sum(), .device = device};
+  }
   FootprintFacts facts{.threads = backend_.threads(),
                        .nodes = bill.nodes,
                        .fused_nodes = fused_nodes_,

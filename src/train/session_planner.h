@@ -44,8 +44,8 @@ class SessionPlanner {
   // `launches`: of kernels in a step, where steps are recorded. `host`: of the arena, on the host.
   Footprint footprint_of(const KernelBill& bill, Bytes arena, size_t launches, Bytes host = 0,
                          Bytes away = 0) const;
-  Bytes device_fixed(const KernelBill& bill, Bytes arena, size_t launches, Bytes host,
-                     Bytes away) const;
+  DeviceBill on_device(const KernelBill& bill, Bytes arena, size_t launches, Bytes host,
+                       Bytes away) const;
 
   Backend& backend_;
   const VariableLayout& layout_;

@@ -149,8 +149,9 @@ std::string check_identity(const RunIdentity& saved, const RunIdentity& now) {
     return "[resume] threads: " + std::to_string(now.threads) + " where the saved run had " +
            std::to_string(saved.threads) + ": numbers may differ from it in their last bits";
   if (saved.numerics != now.numerics)
-    return "[resume] kernels other than the saved run's (" + now.numerics + ", then " +
-           saved.numerics + "): numbers may differ from it in their last bits";
+    return "[resume] kernels, a device or --deterministic other than the saved run's (" +
+           now.numerics + ", then " + saved.numerics +
+           "): numbers may differ from it in their last bits";
   return "";
 }
 

@@ -72,6 +72,7 @@ const std::vector<Key> kEndKeys = {
     {"arena_bytes_used", kWhole},
     {"process_bytes_planned", kWhole},
     {"process_bytes_peak", kWhole},
+    {"deterministic", kFlag},
     {"heap_allocations_per_step", kNumber},
     {"library_allocations_per_step", kNumber},
     {"weights_xxh3", kText},
