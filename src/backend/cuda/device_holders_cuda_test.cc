@@ -3,7 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "tests/cuda/device_test.h"
 
-namespace pl {
+namespace pl::device_holders_cuda_test {
 namespace {
 
 using DeviceHoldersTest = CudaTest;
@@ -43,4 +43,4 @@ TEST_F(DeviceHoldersTest, WhatThisProcessHoldsFollowsItsReservations) {
 }
 
 }  // namespace
-}  // namespace pl
+}  // namespace pl::device_holders_cuda_test
