@@ -74,9 +74,20 @@ DnnHandle make_dnn(void* library, cudaStream_t stream) {
   return dnn;
 }
 
+cudaError_t count_devices(int& count) {
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) count = 0;
+  cudaGetLastError();
+  return status;
+}
+
 // "a machine with cuda:0 (NVIDIA H200), cuda:1 (NVIDIA H200)"
-std::string devices_text(int count) {
-  if (count == 0) return "a machine without one";
+std::string devices_text(int count, cudaError_t status) {
+  if (count == 0)
+    return "a machine without one" +
+           (status == cudaSuccess
+                ? std::string()
+                : " (CUDA says: " + std::string(cudaGetErrorString(status)) + ")");
   std::string text;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties{};
@@ -129,9 +140,8 @@ struct CudaBackend::State {
 
 int cuda_device_count() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  cudaGetLastError();
-  return 0;
+  count_devices(count);
+  return count;
 }
 
 CudaBackend::CudaBackend(int index, CudaOptions options)
@@ -141,10 +151,11 @@ CudaBackend::CudaBackend(int index, CudaOptions options)
   State& s = *state_;
   // While the driver starts and the context is made.
   s.opening = std::async(std::launch::async, [&s] { s.libraries.open_ahead(); });
-  const int count = cuda_device_count();
+  int count = 0;
+  const cudaError_t status = count_devices(count);
   if (index < 0 || index >= count)
     throw UserError("[backend] --device cuda:" + std::to_string(index) + ": expected a GPU, " +
-                    "received " + devices_text(count) +
+                    "received " + devices_text(count, status) +
                     (count == 0 ? "; use --device cpu" : "; use one of these, or --device cpu"));
   s.index = index;
   s.holders = std::make_unique<DeviceHolders>(index);

@@ -20,15 +20,20 @@ Bytes held_by_others(const std::vector<DeviceHolder>& holders, unsigned own);
 unsigned own_process(const std::vector<DeviceHolder>& before,
                      const std::vector<DeviceHolder>& after, unsigned id);
 
+// The one process that holds so many bytes more. 0: none, or several.
+unsigned grown_by(const std::vector<DeviceHolder>& before, const std::vector<DeviceHolder>& after,
+                  Bytes bytes);
+
 class DeviceHolders {
  public:
   // Before this process has a context on CUDA device `index`. NVML is opened here and asked for
   // figures from then on; where it is missing nobody else holds anything.
   explicit DeviceHolders(int index);
   ~DeviceHolders();
-  void find_own();                  // it has one now
-  Bytes others() const;             // held by others, who come and go while this process lives
-  std::string others_text() const;  // " (process 7 holds 2.0 GiB)"; empty: nobody
+  void find_own();       // it has one now
+  Bytes others() const;  // held by others, who come and go while this process lives
+  // " (process 7 holds 2.0 GiB)", or that nobody can be asked; empty: nobody.
+  std::string others_text() const;
 
  private:
   struct State;

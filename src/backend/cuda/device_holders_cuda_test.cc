@@ -28,7 +28,20 @@ TEST(DeviceHolders, AreNoneWhereNobodyCanBeAsked) {
   DeviceHolders none(1000);
   none.find_own();
   EXPECT_EQ(none.others(), 0);
-  EXPECT_EQ(none.others_text(), "");
+  EXPECT_NE(none.others_text().find("libnvidia-ml.so.1"), std::string::npos);
+}
+
+TEST(DeviceHolders, AProcessIsKnownByWhatItTakes) {
+  EXPECT_EQ(grown_by({{1, 10}, {2, 200}}, {{1, 10}, {2, 232}, {3, 50}}, 32), 2u);
+  EXPECT_EQ(grown_by({{1, 10}, {2, 200}}, {{1, 50}, {2, 232}}, 32), 0u);  // either
+  EXPECT_EQ(grown_by({{1, 10}}, {{1, 10}}, 32), 0u);
+}
+
+// As in a process that had a context before: in a container it has another number then.
+TEST_F(DeviceHoldersTest, ASecondBackendHoldsWhatTheFirstDoes) {
+  const auto memory = backend->reserve(256 * kMiB);
+  CudaBackend second;
+  EXPECT_LT(std::abs(second.held() - backend->held()), 4 * kMiB);
 }
 
 TEST_F(DeviceHoldersTest, WhatThisProcessHoldsFollowsItsReservations) {
