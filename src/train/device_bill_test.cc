@@ -168,6 +168,21 @@ TEST_F(DeviceBillTest, BitsAreTheDevicesToo) {
   EXPECT_NE(on, numerics(""));
 }
 
+TEST_F(DeviceBillTest, FitSaysWhetherItIsDeterministic) {
+  const auto other = std::make_shared<test::FakeDevice>();
+  const auto space = Devices::current()->share(device_from_name(kName), other, false);
+  const Tensor x = pattern({8, 64}, 1), y = pattern({8, 4}, 2);
+  for (const bool deterministic : {true, false}) {
+    Sequential model(Shape{64}, {Dense(4)});
+    model.compile({.loss = "mse", .device = kName, .deterministic = deterministic});
+    EXPECT_EQ(model.plan({.batch_size = 8}).deterministic, deterministic);
+    ::testing::internal::CaptureStdout();
+    model.fit(x, y, {.verbose = 2});
+    const std::string mode = deterministic ? ", deterministic:" : ", not deterministic:";
+    expect_part(::testing::internal::GetCapturedStdout(), " on " + std::string(kName) + mode);
+  }
+}
+
 struct Cut : Callback {
   void on_train_batch_end(int64_t, const Logs&) override {
     if (left-- == 0) throw std::runtime_error("cut");
