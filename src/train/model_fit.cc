@@ -172,8 +172,8 @@ History Model::fit(Source& data, const FitOptions& given) {
   const std::unique_ptr<Checkpoint> from = find_resume(options.callbacks, call.layout());
   Session session = call.start(report, options.seed);
   if (options.verbose > 0) announce(report);
-  // A program's own memory is no news to it, unless something was said of memory.
-  if (options.verbose > 0 || report.budget || report.on_device) warn(call.warning());
+  // What else a program holds on the host is no news to it, unless it gave a budget.
+  if (report.budget || report.on_device) warn(call.warning());
 
   const Compiled& compiled = *state_->compiled;
   std::optional<int64_t> steps_per_epoch;
