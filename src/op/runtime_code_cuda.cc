@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -58,28 +59,41 @@ std::vector<char> translate(const NvrtcApi& api, const std::string& source,
   return code;
 }
 
-// Empty: not there.
-std::vector<char> read_code(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-// A cache may fail; it is then made again next time. The name appears when the file is whole.
-void write_code(const std::string& path, const std::vector<char>& code) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const std::string part = path + ".part" + std::to_string(::getpid());
-  {
-    std::ofstream file(part, std::ios::binary);
-    file.write(code.data(), static_cast<std::streamsize>(code.size()));
-    file.close();
-    if (!file) return;
-  }
-  std::filesystem::rename(part, path, error);
+// In front of the code.
+struct CodeHeader {
+  uint64_t identity = 0, code = 0;
+  bool operator==(const CodeHeader&) const = default;
+};
+CodeHeader header_of(const std::string& identity, std::string_view code) {
+  return {xxh3(identity), xxh3(code)};
 }
 
 }  // namespace
+
+std::vector<char> read_code(const std::string& path, const std::string& identity) {
+  std::ifstream file(path, std::ios::binary);
+  CodeHeader header;
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return {};
+  std::vector<char> code{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (header != header_of(identity, {code.data(), code.size()})) return {};
+  return code;
+}
+
+void write_code(const std::string& path, const std::string& identity,
+                const std::vector<char>& code) {
+  static std::atomic<int> drafts = 0;  // several threads of several backends make the same code
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const std::string part =
+      path + ".part" + std::to_string(::getpid()) + "-" + std::to_string(++drafts);
+  const CodeHeader header = header_of(identity, {code.data(), code.size()});
+  std::ofstream file(part, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  file.write(code.data(), static_cast<std::streamsize>(code.size()));
+  file.close();
+  if (file) std::filesystem::rename(part, path, error);
+  if (!file || error) ::unlink(part.c_str());
+}
 
 std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source) {
   auto& device = static_cast<CudaBackend&>(backend);
@@ -98,14 +112,15 @@ std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source
       return std::static_pointer_cast<void>(
           std::shared_ptr<RuntimeCode>(std::make_shared<Library>(std::move(code))));
     };
-    if (std::vector<char> code = path.empty() ? std::vector<char>() : read_code(path);
+    if (std::vector<char> code = path.empty() ? std::vector<char>() : read_code(path, identity);
         !code.empty())
       try {
         return load(std::move(code));
-      } catch (const BackendError&) {  // a damaged file: it is made again
+      } catch (const BackendError&) {  // of no use here, whole as it is: it is made again
+        ::unlink(path.c_str());
       }
     std::vector<char> code = translate(api, source, architecture);
-    if (!path.empty()) write_code(path, code);
+    if (!path.empty()) write_code(path, identity, code);
     return load(std::move(code));
   }));
 }
