@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -62,18 +63,30 @@ class FakeMemory final : public DeviceMemory {
   size_t size_;
 };
 
-class FakeKernel final : public Kernel {
+// What a device was asked to do, and does when it is told to.
+class FakeRecording final : public Recording {
  public:
-  explicit FakeKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {
-    static_cast<Kernel&>(*this) = *kernel_;
-  }
-  void run(void* const* in, void* const* out, void* workspace) override {
-    const FakeMemoryOpen open;
-    kernel_->run(in, out, workspace);
+  explicit FakeRecording(std::vector<std::function<void()>> work) : work_(std::move(work)) {}
+  void launch() override {
+    for (const auto& each : work_) each();
   }
 
  private:
+  std::vector<std::function<void()>> work_;
+};
+
+class FakeDevice;
+
+// The host's kernel. It holds whoever runs it to what was said of addresses when it was prepared.
+class FakeKernel final : public Kernel {
+ public:
+  FakeKernel(std::unique_ptr<Kernel> kernel, const PrepareCall& call);
+  void run(void* const* in, void* const* out, void* workspace) override;
+
+ private:
   std::unique_ptr<Kernel> kernel_;
+  FakeDevice& device_;
+  std::vector<Bytes> in_, out_;  // alignments
 };
 
 // An update, which runs with others of its op: the last one first, so that those which may not
@@ -85,7 +98,6 @@ class FakeUpdate final : public SeveralKernel {
     static_cast<Kernel&>(*this) = *kernel_;
   }
   void run(void* const* in, void* const* out, void* workspace) override {
-    const FakeMemoryOpen open;
     kernel_->run(in, out, workspace);
   }
   bool joins(const Kernel& other) const override {
@@ -132,16 +144,65 @@ class FakeDevice final : public Backend, public DeviceWork {
   Bytes grows = 0, grown = 0;      // what nobody planned: with the next reservation, and since then
   std::string bits = "fake bits";  // what decides them
   void copy(void* to, const void* from, Bytes bytes) override {
-    const FakeMemoryOpen open;
-    Backend::copy(to, from, bytes);
+    ask("copy", [=, this] {
+      const FakeMemoryOpen open;
+      Backend::copy(to, from, bytes);
+    });
   }
   void zero(void* at, Bytes bytes) override {
-    const FakeMemoryOpen open;
-    Backend::zero(at, bytes);
+    ask("zero", [=, this] {
+      const FakeMemoryOpen open;
+      Backend::zero(at, bytes);
+    });
   }
   void add_words(int64_t* to, const int64_t* from, std::span<const int64_t> add) override {
-    const FakeMemoryOpen open;
-    Backend::add_words(to, from, add);
+    ask("add_words", [=, this, words = std::vector<int64_t>(add.begin(), add.end())] {
+      const FakeMemoryOpen open;
+      Backend::add_words(to, from, words);
+    });
+  }
+  void synchronize() override { tell("synchronize"); }
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override {
+    if (!records) return nullptr;
+    std::vector<std::function<void()>> list;
+    recording_ = &list;
+    try {
+      work();
+    } catch (...) {
+      recording_ = nullptr;
+      throw;
+    }
+    recording_ = nullptr;
+    return std::make_unique<FakeRecording>(std::move(list));
+  }
+  std::unique_ptr<Backend> choosing(bool deterministic) override {
+    ++chosen;
+    auto other = std::make_unique<FakeDevice>(device().kind);
+    other->deterministic = deterministic;
+    return other;
+  }
+  // As a GPU's driver has it: a call is refused with the fault of work before it.
+  template <class F>
+  void ask(const char* what, F work) {
+    if (recording_) {
+      recording_->emplace_back(std::move(work));
+      return;
+    }
+    tell(what);
+    work();
+  }
+  void tell(const char* what) const {
+    if (faulty_) throw DeviceFault("[cuda] " + std::string(what) + ": cudaErrorIllegalAddress");
+  }
+  void mend() {
+    faulty_ = false;
+    fault_in = -1;
+  }
+  // Runs a kernel; the one that is to fail does not.
+  void run_kernel(const std::function<void()>& work) {
+    if (fault_in >= 0 && fault_in-- == 0) faulty_ = true;
+    if (faulty_) return;
+    work();
   }
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override {
     if (bytes > free() || (refusals > 0 && refusals-- > 0))
@@ -187,6 +248,11 @@ class FakeDevice final : public Backend, public DeviceWork {
   size_t threads = 1;  // that may prepare kernels
   int refusals = 0;    // of reservations, from now on
   std::string words;   // of the machine
+  bool records = false;
+  int fault_in = -1;   // kernels that run before one fails, which shows in a later call; -1: none
+  int misaligned = 0;  // calls so far whose kernels were told that a slice may lie anywhere
+  bool deterministic = true;
+  int chosen = 0;  // times that somebody wanted other kernels
 
  private:
   static constexpr size_t kMostOps = 256;
@@ -206,6 +272,8 @@ class FakeDevice final : public Backend, public DeviceWork {
     std::memset(at, 0xFF, static_cast<size_t>(bytes));
   }
   std::map<size_t, Copy> leaving_, coming_;
+  std::vector<std::function<void()>>* recording_ = nullptr;
+  bool faulty_ = false;
 
   static CpuBackend& host() {
     static CpuBackend backend(1);
@@ -216,11 +284,11 @@ class FakeDevice final : public Backend, public DeviceWork {
     static std::mutex one_at_a_time;  // the host's kernels are prepared by one thread
     const std::lock_guard lock(one_at_a_time);
     const pl::Op& op = *catalogue()[Op];
-    auto kernel = prepare(op, {host(), call.in, call.out, call.attrs});
-    if (op.effects.writes_state && kernel->workspace_bytes == 0)
-      return std::make_unique<FakeUpdate>(op, std::move(kernel),
-                                          static_cast<FakeDevice&>(call.backend).together);
-    return std::make_unique<FakeKernel>(std::move(kernel));
+    auto kernel = std::make_unique<FakeKernel>(
+        prepare(op, {host(), call.in, call.out, call.attrs}), call);
+    if (!op.effects.writes_state || kernel->workspace_bytes > 0) return kernel;
+    return std::make_unique<FakeUpdate>(op, std::move(kernel),
+                                        static_cast<FakeDevice&>(call.backend).together);
   }
   template <size_t... Ops>
   void add(std::index_sequence<Ops...>) {
@@ -233,5 +301,29 @@ class FakeDevice final : public Backend, public DeviceWork {
   std::vector<DeviceKernel> list_;
   DeviceKernels kernels_;
 };
+
+inline FakeKernel::FakeKernel(std::unique_ptr<Kernel> kernel, const PrepareCall& call)
+    : kernel_(std::move(kernel)), device_(static_cast<FakeDevice&>(call.backend)) {
+  static_cast<Kernel&>(*this) = *kernel_;
+  for (size_t i = 0; i < call.in.size(); ++i) in_.push_back(call.in_alignment(i));
+  for (size_t o = 0; o < call.out.size(); ++o) out_.push_back(call.out_alignment(o));
+  device_.misaligned += call.alignment() < kFullAlignment;
+}
+
+inline void FakeKernel::run(void* const* in, void* const* out, void* workspace) {
+  auto held_to = [](const std::vector<Bytes>& alignments, void* const* at) {
+    std::vector<void*> pointers(at, at + alignments.size());
+    for (size_t i = 0; i < pointers.size(); ++i)
+      check(reinterpret_cast<uintptr_t>(pointers[i]) % static_cast<uintptr_t>(alignments[i]) == 0,
+            "an operand lies where its kernel was told");
+    return pointers;
+  };
+  device_.ask("launch", [this, from = held_to(in_, in), to = held_to(out_, out), workspace] {
+    device_.run_kernel([&] {
+      const FakeMemoryOpen open;
+      kernel_->run(from.data(), to.data(), workspace);
+    });
+  });
+}
 
 }  // namespace pl::test

@@ -43,6 +43,12 @@ std::unique_ptr<DeviceMemory> Backend::reserve_staging(Bytes bytes) {
   return std::make_unique<HostBlock>(bytes, alignment_);
 }
 std::unique_ptr<Recording> Backend::record(const std::function<void()>&) { return nullptr; }
+std::unique_ptr<Backend> Backend::choosing(bool) { return nullptr; }
+
+bool waits_behind_each_op() {
+  const char* value = std::getenv("PLIMSOLL_SYNC");
+  return value && *value && std::strcmp(value, "0") != 0;
+}
 
 BackendScope::BackendScope(Backend& backend) : previous_(current_backend) {
   current_backend = &backend;

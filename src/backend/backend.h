@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "tensor/device.h"
 
 namespace pl {
@@ -34,6 +35,20 @@ class Recording {
   virtual ~Recording() = default;
   virtual void launch() = 0;
 };
+
+// A device's work failed while nobody waited for it. The call that hears of it is not to blame, but
+// something that was asked of the device before; the device answers this process nothing else from
+// then on.
+class DeviceFault : public BackendError {
+ public:
+  using BackendError::BackendError;
+};
+// PLIMSOLL_SYNC=1: whoever runs kernels on a device waits behind each, so that a failure is the
+// last one's.
+bool waits_behind_each_op();
+inline constexpr const char* kFaultRemedy =
+    "; run it again with PLIMSOLL_SYNC=1 in the environment, which waits behind each op and names "
+    "the one";
 
 struct DeviceKernels;  // op/device_kernels.h
 
@@ -75,6 +90,9 @@ class Backend {
   // Runs nothing, but remembers what `work` asked the device to do. Null: the device does not do
   // such things, and `work` was not called.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
+  // The same device, with its memory and its one order of work, whose kernels are chosen otherwise:
+  // all that give the same bits again, or the fastest. Null: it has no such choice.
+  virtual std::unique_ptr<Backend> choosing(bool deterministic);
 
  protected:
   Backend(Device device, int threads, Bytes alignment)

@@ -6,37 +6,11 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "execute/tracks.h"
 #include "op/moving_statistics.h"
 #include "op/step_params.h"
-#include "plan/graph_problem.h"
 
 namespace pl {
-namespace {
-
-// A body's sliced or stacked value, or an alias of one, and where each trip has it.
-struct Track {
-  ValueId value;
-  std::vector<Bytes> at;  // per trip, from the first one's place
-};
-
-std::vector<Track> tracks_of(const Graph& graph, const Loop& loop) {
-  const std::vector<ValueId> root = alias_roots(loop.body);
-  std::vector<Track> tracks;
-  auto follow = [&](ValueId body, ValueId outer, const std::vector<int64_t>& starts) {
-    std::vector<Bytes> at;
-    for (int64_t trip = 0; trip < loop.trips; ++trip)
-      at.push_back(trip_offset(loop, loop.body.values[index(body)].meta,
-                               graph.values[index(outer)].meta, starts, trip));
-    for (size_t v = 0; v < root.size(); ++v)
-      if (root[v] == root[index(body)]) tracks.push_back({static_cast<ValueId>(v), at});
-  };
-  for (const Loop::In& link : loop.sliced) follow(link.body, link.outer, link.starts);
-  for (const Loop::Out& link : loop.stacked) follow(link.body, link.outer, {});
-  return tracks;
-}
-
-}  // namespace
-
 Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena,
                    Backend* device)
     : graph_(graph),
@@ -45,6 +19,7 @@ Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernel
       alignment_(plan.alignment),
       device_(device && !device->on_host() ? device : nullptr) {
   if (device_) staging_ = device_->reserve_staging(sizeof(double));
+  one_by_one_ = device_ && waits_behind_each_op();
   check(arena_.variables.empty() || arena_.variables.size() == plan.variable_at.size(),
         "a place for every variable");
   for (size_t v = 0; v < arena_.variables.size(); ++v)
@@ -178,14 +153,14 @@ void Executor::step(StepTimes* times) {
 
 void Executor::run_forward(int64_t* times) {
   if (!forward_launches_.empty() && !times)
-    for (const auto& launch : forward_launches_) launch();
+    launch(forward_launches_);
   else
     run(graph_, std::span(steps_).first(forward_), times);
 }
 
 void Executor::run_rest(int64_t* times) {
   if (!rest_launches_.empty() && !times)
-    for (const auto& launch : rest_launches_) launch();
+    launch(rest_launches_);
   else
     run(graph_, steps_, times, forward_);
 }
@@ -194,6 +169,22 @@ void Executor::warm_up() {
   waits_ = device_ != nullptr;
   run(graph_, steps_, nullptr);
   waits_ = false;
+}
+
+void Executor::wait() {
+  device_->synchronize();
+  waited();
+}
+
+BackendError Executor::located(const DeviceFault& fault, bool exact) const {
+  auto named = [](const Node& node) { return "[" + node.path + "] " + node.op; };
+  const std::string received = ": expected kernels that end, received ";
+  if (!begun_.first)
+    return BackendError("before this step's kernels" + received + fault.what() + kFaultRemedy);
+  const bool one = begun_.first == begun_.last;
+  if (exact && one) return BackendError(named(*begun_.first) + ": " + fault.what());
+  return BackendError((one ? "before or in " : named(*begun_.first) + " to ") +
+                      named(*begun_.last) + received + fault.what() + kFaultRemedy);
 }
 
 void Executor::begin_times(StepTimes* times) const {
@@ -237,8 +228,12 @@ bool Executor::finite_loss() {
   const Meta& meta = graph_.values[index(graph_.keep[0])].meta;
   const void* loss = kept_[0];
   if (device_) {
-    device_->copy_out(staging_->data(), loss, meta.bytes());
-    device_->synchronize();
+    try {
+      device_->copy_out(staging_->data(), loss, meta.bytes());
+      wait();
+    } catch (const DeviceFault& fault) {
+      throw located(fault);
+    }
     loss = staging_->data();
   }
   return finite_scalar(loss, meta.dtype);
@@ -255,26 +250,29 @@ void Executor::watch_forward(const Watch& watch) {
 
 void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* times, size_t first) {
   using Clock = std::chrono::steady_clock;
+  // Each step's time, values or failure is asked for.
+  const bool apart = times || watch_ || one_by_one_;
   const Bound* current = nullptr;
   Clock::time_point before;
-  if (times && device_) device_->synchronize();
+  if (times && device_) wait();
   if (times) before = Clock::now();
   try {
     for (size_t s = first; s < steps.size(); ++s) {
       current = &steps[s];
       if (work_) run_copies(current->before);
-      // Timed and watched steps run one by one. To warm up both are run.
-      const bool joins = !current->together.empty();
-      if (!times && !watch_) {
-        if (joins) run_together(steps, current->together);
-        if ((joins || current->waits) && !waits_) continue;
-      }
+      if (!apart && !waits_ && current->waits) continue;  // it runs where the last of them stands
+      const bool joins = !apart && !current->together.empty();
+      if (device_ && current->loop < 0)
+        begin(graph.nodes[index(steps[joins ? current->together.front() : s].node)],
+              graph.nodes[index(current->node)]);
+      if (joins) run_together(steps, current->together);
+      if (joins && !waits_) continue;  // to warm up both are run
       if (current->loop >= 0)
         run_loop(loops_[index(current->loop)], times);
       else
         current->kernel->run(current->in.data(), current->out.data(), current->workspace);
       if (work_) run_copies(current->behind);
-      if (device_ && (waits_ || times || watch_)) device_->synchronize();
+      if (device_ && (waits_ || apart)) wait();
       if (watch_ && current->loop < 0 && !(*watch_)(graph, *current)) throw Stop();
       if (!times) continue;
       const Clock::time_point after = Clock::now();
@@ -282,6 +280,8 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
       before = after;
     }
     if (work_) work_->join_stays();
+  } catch (const DeviceFault& fault) {
+    throw located(fault, waits_ || apart);
   } catch (const Error& error) {
     const Node& node = graph.nodes[index(current->node)];
     if (node.loop >= 0) throw;  // names a node of the body

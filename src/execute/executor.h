@@ -93,8 +93,9 @@ class Executor {
   // From now on steps are launched as they were recorded here, unless they are timed or watched.
   void record();
 
-  // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op.
-  // `times`, timed_steps() entries, receives the nanoseconds of each; null: no clock is read.
+  // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op; one
+  // that a device tells of later, those between which it happened. `times`, timed_steps() entries,
+  // receives the nanoseconds of each; null: no clock is read.
   void step(StepTimes* times = nullptr);
   // The same, but ends behind the step that writes the first kept value, a scalar (the loss), when
   // that is not finite. False: it ended there, and no weight was written.
@@ -103,6 +104,11 @@ class Executor {
   // it is of: a loop's body, or the whole), until that answers false.
   using Watch = std::function<bool(const Graph& graph, const Bound& step)>;
   void watch_forward(const Watch& watch);
+
+  // Of a device's fault that its user hears of when he waits for a step: the same with the ops that
+  // were under way. `exact`: there is one alone.
+  BackendError located(const DeviceFault& fault, bool exact = false) const;
+  void waited() { begun_ = {}; }  // all that was begun is done
 
   void* input(size_t i) const { return inputs_[i]; }     // as graph.inputs
   const void* kept(size_t i) const { return kept_[i]; }  // as graph.keep
@@ -151,12 +157,30 @@ class Executor {
   DeviceWork* work_ = nullptr;  // of the device, where values leave
   size_t stays_ = 0;            // of all graphs
   std::unique_ptr<DeviceMemory> staging_;  // of the loss, where the memory is not the host's
-  // What a step launches, where it is recorded: up to the loss, and the rest.
-  using Launches = std::vector<std::function<void()>>;
+  // What a step launches, where it is recorded: up to the loss, and the rest. `first` and `last`:
+  // the nodes of it; null where these say what they run themselves, or nothing.
+  struct Launched {
+    std::function<void()> run;
+    const Node* first = nullptr;
+    const Node* last = nullptr;
+  };
+  using Launches = std::vector<Launched>;
   Launches forward_launches_, rest_launches_;
   Launches record_steps(size_t first, size_t last);
   void record_loop(BoundLoop& loop, Launches& launches);
-  bool waits_ = false;  // behind each step
+  void launch(const Launches& launches);
+  void wait();
+  // On a device: what was asked of it since somebody waited.
+  struct Begun {
+    const Node* first = nullptr;
+    const Node* last = nullptr;
+  } begun_;
+  void begin(const Node& first, const Node& last) {
+    if (!begun_.first) begun_.first = &first;
+    begun_.last = &last;
+  }
+  bool one_by_one_ = false;  // PLIMSOLL_SYNC: it waits behind each step
+  bool waits_ = false;       // the same, to warm up
   const Watch* watch_ = nullptr;
 };
 

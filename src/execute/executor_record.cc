@@ -11,10 +11,22 @@ constexpr size_t kWorthRecording = 4;  // steps; fewer are launched one by one
 }  // namespace
 
 void Executor::record() {
-  if (!device_) return;
+  if (!device_ || one_by_one_) return;
   Launches forward = record_steps(0, forward_), rest = record_steps(forward_, steps_.size());
   forward_launches_ = std::move(forward);  // both or none, where the device has no room for them
   rest_launches_ = std::move(rest);
+  waited();  // nothing ran
+}
+
+void Executor::launch(const Launches& launches) {
+  try {
+    for (const Launched& one : launches) {
+      if (one.first) begin(*one.first, *one.last);
+      one.run();
+    }
+  } catch (const DeviceFault& fault) {
+    throw located(fault);
+  }
 }
 
 // Empty: the device does not record.
@@ -28,7 +40,9 @@ Executor::Launches Executor::record_steps(size_t first, size_t last) {
       const std::shared_ptr<Recording> recording =
           device_->record([&] { run(graph_, std::span(steps_).first(s), nullptr, from); });
       if (!recording) return {};
-      launches.push_back([recording] { recording->launch(); });
+      launches.push_back({[recording] { recording->launch(); },
+                          &graph_.nodes[index(steps_[from].node)],
+                          &graph_.nodes[index(steps_[s - 1].node)]});
     }
     if (loop) record_loop(loops_[index(steps_[s].loop)], launches);
     if (loop && launches.empty()) return {};
@@ -61,22 +75,24 @@ void Executor::record_loop(BoundLoop& loop, Launches& launches) {
   }
   if (!loop.sums.empty())
     if (const std::shared_ptr<Recording> zeros = device_->record([&] { zero_sums(loop); }))
-      launches.push_back([zeros] { zeros->launch(); });
+      launches.push_back({[zeros] { zeros->launch(); }});
   for (int64_t trip = 0; trip < loop.trips; ++trip) {
-    if (!loop.params.empty()) launches.push_back([&loop, trip] { loop.write_params(trip); });
+    if (!loop.params.empty()) launches.push_back({[&loop, trip] { loop.write_params(trip); }});
     std::vector<Bound> steps = loop.steps;
     loop.move(trip, steps);
     for (const Run& run : runs) {
       if (run.recording) {
-        launches.push_back([recording = run.recording] { recording->launch(); });
+        const auto node = [&](size_t s) { return &loop.body->nodes[index(loop.steps[s].node)]; };
+        launches.push_back({[recording = run.recording] { recording->launch(); }, node(run.first),
+                            node(run.last - 1)});
         continue;
       }
       for (size_t s = run.first; s < run.last; ++s) {
         steps[s].together.clear();
         steps[s].waits = false;
-        launches.push_back([this, &loop, step = steps[s]] {
+        launches.push_back({[this, &loop, step = steps[s]] {
           this->run(*loop.body, std::span(&step, 1), nullptr);
-        });
+        }});
       }
     }
   }

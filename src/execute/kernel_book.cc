@@ -28,31 +28,58 @@ bool runs(const Node& node) { return node.loop < 0 && get_op(node.op).alias.empt
 
 }  // namespace
 
+// The host's kernels take addresses as they come.
+KernelBook::Slices KernelBook::slices_of(const Graph& graph, const Loop& loop) const {
+  return backend_.on_host() ? Slices{} : alignments_of(graph, loop);
+}
+
+KernelBook::Asked KernelBook::ask(const Graph& graph, size_t n, const Slices& slices) const {
+  const Node& node = graph.nodes[n];
+  Asked asked{graph, node, nullptr, call_text(graph, node)};
+  if (slices.empty() || (slices[n].in.empty() && slices[n].out.empty())) return asked;
+  asked.slices = &slices[n];
+  asked.name += "@";
+  for (const auto* list : {&slices[n].in, &slices[n].out})
+    for (Bytes bytes : *list)
+      asked.name += bytes < kFullAlignment ? std::to_string(bytes) + "," : ",";
+  return asked;
+}
+
 // Preparing for a device may take a library's search: there a kernel stays for the run.
-std::shared_ptr<Kernel> KernelBook::make(const Op& op, const Metas& in, const Metas& out,
-                                         const Attrs& attrs, const std::string& name) {
+std::shared_ptr<Kernel> KernelBook::make(const Asked& asked) {
+  const CallMetas metas = metas_of(asked.graph, asked.node);
+  const PrepareCall call{backend_, metas.in, metas.out, asked.node.attrs, asked.slices};
+  const Op& op = get_op(asked.node.op);
   if (backend_.on_host()) {
     trim_code_pages(kCodePagesKept);
-    return prepare(op, {backend_, in, out, attrs});
+    return prepare(op, call);
   }
-  std::shared_ptr<Kernel>& kept = kept_[name];
-  if (!kept && preparing_) kept = preparing_->take(name);
-  if (!kept) kept = prepare(op, {backend_, in, out, attrs});
+  std::shared_ptr<Kernel>& kept = kept_[asked.name];
+  if (!kept && preparing_) kept = preparing_->take(asked.name);
+  if (!kept) kept = prepare(op, call);
   return kept;
 }
 
-void KernelBook::list_ahead(const Graph& graph, bool known_too, std::set<std::string>& names,
+void KernelBook::list_ahead(const Graph& graph, const Slices& slices, bool known_too,
+                            std::set<std::string>& names,
                             std::vector<Preparing::Call>& list) const {
-  for (const Node& node : graph.nodes) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
     if (!runs(node)) continue;
-    std::string name = call_text(graph, node);
-    if (kept_.contains(name) || (!known_too && known_.contains(name))) continue;
-    if (!names.insert(name).second) continue;
+    Asked asked = ask(graph, n, slices);
+    if (kept_.contains(asked.name) || (!known_too && known_.contains(asked.name))) continue;
+    if (!names.insert(asked.name).second) continue;
     CallMetas metas = metas_of(graph, node);
-    list.push_back(
-        {std::move(name), &get_op(node.op), std::move(metas.in), std::move(metas.out), node.attrs});
+    list.push_back({.name = std::move(asked.name),
+                    .op = &get_op(node.op),
+                    .in = std::move(metas.in),
+                    .out = std::move(metas.out),
+                    .attrs = node.attrs,
+                    .slices = {}});
+    if (asked.slices) list.back().slices = *asked.slices;
   }
-  for (const Loop& loop : graph.loops) list_ahead(loop.body, known_too, names, list);
+  for (const Loop& loop : graph.loops)
+    list_ahead(loop.body, slices_of(graph, loop), known_too, names, list);
 }
 
 void KernelBook::finish_preparing() {
@@ -67,7 +94,7 @@ void KernelBook::prepare_ahead(std::span<const Graph* const> graphs, bool known_
   if (!device || only_known_) return;
   std::set<std::string> names;
   std::vector<Preparing::Call> list;
-  for (const Graph* graph : graphs) list_ahead(*graph, known_too, names, list);
+  for (const Graph* graph : graphs) list_ahead(*graph, {}, known_too, names, list);
   const size_t threads = std::min<size_t>(
       {device->preparing_threads(), std::thread::hardware_concurrency(), list.size()});
   finish_preparing();
@@ -76,12 +103,11 @@ void KernelBook::prepare_ahead(std::span<const Graph* const> graphs, bool known_
 
 // What a device was measured at is what the search looks at too: rates of a typical GPU would have
 // it compute again what is dear there.
-void KernelBook::look_up(const Graph& graph, const Node& node, const std::string& name,
-                         Call& call) {
-  const Op& op = get_op(node.op);
+void KernelBook::look_up(const Asked& asked, Call& call) {
+  const Op& op = get_op(asked.node.op);
   if (timer_ && !costs_.knows(call.key)) {
-    const CallMetas metas = metas_of(graph, node);
-    const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
+    const CallMetas metas = metas_of(asked.graph, asked.node);
+    const std::shared_ptr<Kernel> kernel = make(asked);
     // As the file has it: a run that reads it plans with the same numbers.
     if (const auto ms = timer_->ms(op, *kernel, metas.in, metas.out))
       learned_ |= costs_.learn(call.key, op, call.cost, std::round(*ms * kPsPerMs) / kPsPerMs);
@@ -106,39 +132,44 @@ KernelBook::Timing::~Timing() {
   }
 }
 
-void KernelBook::time_ready(const Graph& graph, bool sharing) {
+void KernelBook::time_ready(const Graph& graph, const Slices& slices, bool sharing) {
   if (!timer_) return;
   const DeviceWork& device = *device_work(backend_);
-  for (const Node& node : graph.nodes) {
-    if (!runs(node)) continue;
-    const std::string name = call_text(graph, node);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!runs(graph.nodes[n])) continue;
+    const Asked asked = ask(graph, n, slices);
     if (preparing_)
-      if (std::shared_ptr<Kernel> made = preparing_->take_ready(name)) kept_[name] = made;
-    const auto kernel = kept_.find(name);
+      if (std::shared_ptr<Kernel> made = preparing_->take_ready(asked.name))
+        kept_[asked.name] = made;
+    const auto kernel = kept_.find(asked.name);
     if (kernel == kept_.end() || !kernel->second || device.shares(*kernel->second) != sharing)
       continue;
-    const int id = find(graph, node, name);
-    look_up(graph, node, name, calls_[static_cast<size_t>(id)]);
+    const int id = find(asked);
+    look_up(asked, calls_[static_cast<size_t>(id)]);
   }
-  for (const Loop& loop : graph.loops) time_ready(loop.body, sharing);
+  for (const Loop& loop : graph.loops) time_ready(loop.body, slices_of(graph, loop), sharing);
 }
 
-bool KernelBook::timed(const Graph& graph) const {
-  auto known = [&](const Node& node) {
-    if (!runs(node)) return true;
-    const std::string name = call_text(graph, node);
+bool KernelBook::timed(const Graph& graph, const Slices& slices) const {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!runs(node)) continue;
+    const std::string name = ask(graph, n, slices).name;
+    CallKey key;
     if (const auto at = ids_.find(name); at != ids_.end())
-      return costs_.knows(call(at->second).key);
-    const auto at = known_.find(name);
-    return at != known_.end() &&
-           costs_.knows(call_key(graph, node, at->second.key, backend_.threads()));
-  };
-  return std::all_of(graph.nodes.begin(), graph.nodes.end(), known) &&
-         std::all_of(graph.loops.begin(), graph.loops.end(),
-                     [&](const Loop& loop) { return timed(loop.body); });
+      key = call(at->second).key;
+    else if (const auto noted = known_.find(name); noted != known_.end())
+      key = call_key(graph, node, noted->second.key, backend_.threads());
+    else
+      return false;
+    if (!costs_.knows(key)) return false;
+  }
+  return std::all_of(graph.loops.begin(), graph.loops.end(),
+                     [&](const Loop& loop) { return timed(loop.body, slices_of(graph, loop)); });
 }
 
-int KernelBook::find(const Graph& graph, const Node& node, const std::string& name) {
+int KernelBook::find(const Asked& asked) {
+  const auto& [graph, node, slices, name] = asked;
   if (auto at = ids_.find(name); at != ids_.end()) return at->second;
   const Op& op = get_op(node.op);
   const CallMetas metas = metas_of(graph, node);
@@ -151,7 +182,7 @@ int KernelBook::find(const Graph& graph, const Node& node, const std::string& na
       throw UserError("[calls] " + node.op + ": expected a call of the file, received " + name +
                       "; write the file anew where the device is");
     asked_ = true;
-    const std::shared_ptr<Kernel> kernel = make(op, metas.in, metas.out, node.attrs, name);
+    const std::shared_ptr<Kernel> kernel = make(asked);
     call.library = kernel->library;
     call.footprint = kernel->footprint;
     call.transient = kernel->transient;
@@ -162,7 +193,7 @@ int KernelBook::find(const Graph& graph, const Node& node, const std::string& na
   call.facts.nominal_ms = nominal_ms(op, call.cost, backend_);
   if (const auto known = known_.find(name); known != known_.end() && only_known_)
     costs_.learn(call.key, op, call.cost, known->second.ms);
-  look_up(graph, node, name, call);
+  look_up(asked, call);
   const int id = static_cast<int>(calls_.size());
   calls_.push_back(std::move(call));
   ids_.emplace(name, id);
@@ -178,38 +209,39 @@ std::map<std::string, KernelBook::Known> KernelBook::known_calls() const {
   return known;
 }
 
-GraphFacts KernelBook::facts(const Graph& graph, KernelBill* bill) {
+GraphFacts KernelBook::facts(const Graph& graph, const Slices& slices, KernelBill* bill) {
   GraphFacts facts;
-  for (const Node& node : graph.nodes) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (bill) ++bill->nodes;
-    if (!runs(node)) {
+    if (!runs(graph.nodes[n])) {
       facts.nodes.emplace_back();
       continue;
     }
-    const std::string name = call_text(graph, node);
-    const int id = find(graph, node, name);
-    if (timer_) look_up(graph, node, name, calls_[static_cast<size_t>(id)]);
+    const Asked asked = ask(graph, n, slices);
+    const int id = find(asked);
+    if (timer_) look_up(asked, calls_[static_cast<size_t>(id)]);
     if (bill) bill->calls.insert(id);
     facts.nodes.push_back(calls_[static_cast<size_t>(id)].facts);
   }
-  for (const Loop& loop : graph.loops) facts.loops.push_back(this->facts(loop.body, bill));
+  for (const Loop& loop : graph.loops)
+    facts.loops.push_back(this->facts(loop.body, slices_of(graph, loop), bill));
   facts.device = backend_.numerics();
   return facts;
 }
 
-KernelSet KernelBook::kernels(const Graph& graph) {
+KernelSet KernelBook::kernels(const Graph& graph, const Slices& slices) {
   KernelSet set;
-  for (const Node& node : graph.nodes) {
-    if (!runs(node)) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!runs(graph.nodes[n])) {
       set.nodes.push_back(nullptr);
       continue;
     }
-    const std::string name = call_text(graph, node);
+    const Asked asked = ask(graph, n, slices);
+    const std::string& name = asked.name;
     std::weak_ptr<Kernel>& living = living_[name];
     std::shared_ptr<Kernel> kernel = living.lock();
     if (!kernel) {
-      const CallMetas metas = metas_of(graph, node);
-      kernel = make(get_op(node.op), metas.in, metas.out, node.attrs, name);
+      kernel = make(asked);
       living = kernel;
       // The plan was made with what the first one of its kind asked for.
       if (const auto at = ids_.find(name); at != ids_.end()) {
@@ -221,7 +253,8 @@ KernelSet KernelBook::kernels(const Graph& graph) {
     }
     set.nodes.push_back(std::move(kernel));
   }
-  for (const Loop& loop : graph.loops) set.loops.push_back(kernels(loop.body));
+  for (const Loop& loop : graph.loops)
+    set.loops.push_back(kernels(loop.body, slices_of(graph, loop)));
   return set;
 }
 

@@ -15,6 +15,7 @@
 #include "execute/call_timer.h"
 #include "execute/cost_table.h"
 #include "execute/preparing.h"
+#include "execute/tracks.h"
 #include "plan/plan.h"
 
 namespace pl {
@@ -59,8 +60,10 @@ class KernelBook {
   KernelBook(Backend& backend, CostTable costs) : backend_(backend), costs_(std::move(costs)) {}
 
   Backend& backend() const { return backend_; }
-  GraphFacts facts(const Graph& graph, KernelBill* bill = nullptr);
-  KernelSet kernels(const Graph& graph);
+  GraphFacts facts(const Graph& graph, KernelBill* bill = nullptr) {
+    return facts(graph, {}, bill);
+  }
+  KernelSet kernels(const Graph& graph) { return kernels(graph, Slices{}); }
   // On a device: begins to prepare what these graphs call, as far as it is not known, on several
   // threads and in this order; facts() and kernels() wait for what they need of it.
   // `known_too`: also calls whose facts an earlier run found out.
@@ -83,9 +86,9 @@ class KernelBook {
   };
   // Of a Timing, which facts() would see to too: times the calls of the graph that are prepared by
   // now. `sharing`: those that no other can be prepared beside, or all others.
-  void time_ready(const Graph& graph, bool sharing);
+  void time_ready(const Graph& graph, bool sharing) { time_ready(graph, {}, sharing); }
   // Every call of the graph was timed: no later one changes what its facts say.
-  bool timed(const Graph& graph) const;
+  bool timed(const Graph& graph) const { return timed(graph, Slices{}); }
   bool times_calls() const { return costs_.kept() && device_work(backend_); }
   const CostTable& costs() const { return costs_; }
 
@@ -95,7 +98,7 @@ class KernelBook {
     std::string key;
     double ms = 0;
   };
-  std::map<std::string, Known> known_calls() const;  // by call_text: what know() was told, and more
+  std::map<std::string, Known> known_calls() const;  // by name: what know() was told, and more
   // Preparing kernels of many splits takes seconds; what an earlier run found out need not be asked
   // again. `only`: there are no kernels to ask.
   void know(std::map<std::string, Known> calls, bool only) {
@@ -106,16 +109,31 @@ class KernelBook {
   bool asked() const { return asked_; }  // about a call that was not known
 
  private:
-  void list_ahead(const Graph& graph, bool known_too, std::set<std::string>& names,
-                  std::vector<Preparing::Call>& list) const;
-  int find(const Graph& graph, const Node& node, const std::string& name);
-  void look_up(const Graph& graph, const Node& node, const std::string& name, Call& call);
-  std::shared_ptr<Kernel> make(const Op& op, const Metas& in, const Metas& out, const Attrs& attrs,
-                               const std::string& name);
+  // Per node of a loop's body: what is known of addresses, as alignments_of. Empty: nothing
+  // special.
+  using Slices = std::vector<Alignments>;
+  // A node that runs a kernel. Its name is call_text, and how slices lie where it matters.
+  struct Asked {
+    const Graph& graph;
+    const Node& node;
+    const Alignments* slices;
+    std::string name;
+  };
+  Asked ask(const Graph& graph, size_t n, const Slices& slices) const;
+  Slices slices_of(const Graph& graph, const Loop& loop) const;
+  GraphFacts facts(const Graph& graph, const Slices& slices, KernelBill* bill);
+  KernelSet kernels(const Graph& graph, const Slices& slices);
+  void time_ready(const Graph& graph, const Slices& slices, bool sharing);
+  bool timed(const Graph& graph, const Slices& slices) const;
+  void list_ahead(const Graph& graph, const Slices& slices, bool known_too,
+                  std::set<std::string>& names, std::vector<Preparing::Call>& list) const;
+  int find(const Asked& asked);
+  void look_up(const Asked& asked, Call& call);
+  std::shared_ptr<Kernel> make(const Asked& asked);
 
   Backend& backend_;
   CostTable costs_;
-  std::map<std::string, int> ids_;  // by call_text
+  std::map<std::string, int> ids_;  // by name
   std::vector<Call> calls_;
   std::map<std::string, std::weak_ptr<Kernel>> living_;
   std::map<std::string, std::shared_ptr<Kernel>> kept_;  // of devices alone

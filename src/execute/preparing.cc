@@ -32,7 +32,8 @@ void Preparing::work() {
     const Call& call = calls_[mine];
     std::unique_ptr<Kernel> kernel;
     try {
-      kernel = prepare(*call.op, {backend_, call.in, call.out, call.attrs});
+      kernel = prepare(*call.op, {backend_, call.in, call.out, call.attrs,
+                                  call.slices ? &*call.slices : nullptr});
     } catch (const std::exception&) {  // told to whoever prepares it again
     }
     const std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ class Preparing {
     const Op* op;
     Metas in, out;
     Attrs attrs;
+    std::optional<Alignments> slices;
   };
   // In this order.
   Preparing(Backend& backend, std::vector<Call> calls, size_t threads);

@@ -1,4 +1,6 @@
 // CUDA kernels of attention, by cuDNN.
+#include <numeric>
+
 #include "backend/cuda/cuda_libraries.h"
 #include "op/attention.h"
 #include "op/cuda/dnn_graph.h"
@@ -32,7 +34,8 @@ class AttentionDnn final : public Kernel {
     library = "cudnn";
   }
 
-  bool prepare(bool deterministic) {
+  // `aligned`: all operands.
+  bool prepare(bool deterministic, Bytes aligned) {
     const Dims query{f_.batch, f_.heads, f_.queries, f_.size};
     const Dims keys{f_.batch, f_.heads, f_.keys, f_.size};
     const Dims q_strides = head_strides(f_.queries, f_.q_stride, f_.size);
@@ -44,7 +47,7 @@ class AttentionDnn final : public Kernel {
                          .k = {kK, dtype_, keys, kv_strides},
                          .v = {kV, dtype_, keys, kv_strides},
                          .out = {kOut, dtype_, query, out_strides},
-                         .lse = {kLse, Dtype::float32, lse, lse_strides},
+                         .lse = {kLse, Dtype::float32, lse, lse_strides, lse_alignment(aligned)},
                          .scale = static_cast<float>(f_.scale),
                          .causal = f_.causal};
     if (gradient_)
@@ -93,6 +96,11 @@ class AttentionDnn final : public Kernel {
   }
 
  private:
+  // Of a piece: a number for each head's position. All else has rows of 16 bytes.
+  int64_t lse_alignment(Bytes aligned) const {
+    const Dim bytes = f_.batch * f_.heads * f_.queries * static_cast<Dim>(sizeof(float));
+    return pieces_ > 1 ? std::gcd(bytes, aligned) : aligned;
+  }
   // What lies in the first gradient: dq, or of packed operands all three.
   void set_placed(char* space) {
     const Dim width = f_.heads * f_.size * size_of(dtype_);
@@ -149,11 +157,11 @@ std::unique_ptr<Kernel> attention_kernel(const PrepareCall& call, bool gradient)
   const bool deterministic = backend.deterministic();
   Dim pieces = gradient ? pieces_for(f.batch, expected_workspace(f, deterministic), 1) : Dim{1};
   auto kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces, apart);
-  if (!kernel->prepare(deterministic)) return nullptr;
+  if (!kernel->prepare(deterministic, call.alignment())) return nullptr;
   if (kernel->workspace_bytes <= kMostAttentionWorkspace || pieces == f.batch) return kernel;
   pieces = pieces_for(f.batch, kernel->workspace_bytes * pieces, pieces + 1);
   kernel = std::make_unique<AttentionDnn>(backend, f, dtype, gradient, pieces, apart);
-  return kernel->prepare(deterministic) ? std::move(kernel) : nullptr;
+  return kernel->prepare(deterministic, call.alignment()) ? std::move(kernel) : nullptr;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "backend/cpu/cpu_backend.h"
@@ -64,10 +65,11 @@ class FencedDevice {
  public:
   explicit FencedDevice(CudaBackend& backend) : backend_(backend) {}
 
-  char* add(Bytes bytes, const void* from, unsigned char poison) {
-    const Bytes need = end_ + align_up(bytes, kFence) + 2 * kFence;
+  // `beside`: bytes from an aligned address.
+  char* add(Bytes bytes, const void* from, unsigned char poison, Bytes beside = 0) {
+    const Bytes need = end_ + align_up(bytes + beside, kFence) + 2 * kFence;
     if (need > size_) throw InternalError("[test] the device's buffers are too small");
-    char* data = memory() + end_ + kFence;
+    char* data = memory() + end_ + kFence + beside;
     check(cudaMemset(data - kFence, kMark, static_cast<size_t>(kFence)));
     check(cudaMemset(data + bytes, kMark, static_cast<size_t>(kFence)));
     if (bytes > 0 && from)
@@ -103,17 +105,22 @@ class FencedDevice {
   Bytes size_ = 0, end_ = 0;
 };
 
+// What lies beside its aligned place by so many bytes; null: nothing.
 GuardedResult run_on_device(FencedDevice& buffers, Kernel& kernel, const Tensors& in,
                             const Metas& out, unsigned char poison,
-                            std::span<const InOut> in_place = {}) {
+                            std::span<const InOut> in_place = {},
+                            const Alignments* beside = nullptr) {
   Bytes wanted = kernel.workspace_bytes + 4 * kFence;
   for (const Tensor& tensor : in) wanted += tensor.meta().bytes() + 4 * kFence;
   for (const Meta& meta : out) wanted += meta.bytes() + 4 * kFence;
   buffers.clear(wanted);
   std::vector<void*> ins, outs;
-  for (const Tensor& tensor : in)
-    ins.push_back(buffers.add(tensor.meta().bytes(), tensor.data(), poison));
-  for (const Meta& meta : out) outs.push_back(buffers.add(meta.bytes(), nullptr, poison));
+  for (size_t i = 0; i < in.size(); ++i)
+    ins.push_back(
+        buffers.add(in[i].meta().bytes(), in[i].data(), poison, beside ? beside->in[i] : Bytes{0}));
+  for (size_t o = 0; o < out.size(); ++o)
+    outs.push_back(
+        buffers.add(out[o].bytes(), nullptr, poison, beside ? beside->out[o] : Bytes{0}));
   const std::vector<void*> own = outs;
   std::vector<bool> replaced(in.size());
   for (const InOut& pair : in_place) {
@@ -173,6 +180,7 @@ class CudaConformance : public testing::TestWithParam<Case> {
   void check_in_place(Kernel& kernel, const Tensors& in, const Metas& out,
                       const GuardedResult& apart);
   void check_narrow(Dtype dtype, double tolerance);
+  void check_slices(const Tensors& in, const Attrs& attrs, double tolerance);
 
   static void set_up(CudaOptions options) {
     if (cuda_device_count() == 0) return;
@@ -310,6 +318,49 @@ void CudaConformance::check_float32() {
 TEST_P(CudaConformance, Float32) { check_float32(); }
 TEST_P(CudaConformance, Bfloat16) { check_narrow(Dtype::bfloat16, kBfloat16Tolerance); }
 TEST_P(CudaConformance, Float16) { check_narrow(Dtype::float16, kFloat16Tolerance); }
+
+// How far the second of several parts of one row lies beside an aligned place; what has fewer than
+// two dimensions is nobody's part here.
+std::vector<Bytes> rows_beside(const Metas& metas) {
+  std::vector<Bytes> beside;
+  for (const Meta& meta : metas)
+    beside.push_back(meta.shape.rank() > 1 && meta.elements() > 0
+                         ? meta.bytes() / meta.shape[0] % kFullAlignment
+                         : 0);
+  return beside;
+}
+std::vector<Bytes> alignments_beside(const std::vector<Bytes>& beside) {
+  std::vector<Bytes> alignments;
+  for (Bytes bytes : beside) alignments.push_back(std::gcd(bytes, kFullAlignment));
+  return alignments;
+}
+
+void CudaConformance::check_slices(const Tensors& in, const Attrs& attrs, double tolerance) {
+  Metas metas;
+  for (const Tensor& tensor : in) metas.push_back(tensor.meta());
+  const Metas out = op().infer(metas, attrs);
+  const Alignments beside{rows_beside(metas), rows_beside(out)};
+  const Alignments slices{alignments_beside(beside.in), alignments_beside(beside.out)};
+  if (slices.least() == kFullAlignment || !op().alias.empty()) return;
+  auto whole = prepare(op(), {*device_, metas, out, attrs});
+  auto part = prepare(op(), {*device_, metas, out, attrs, &slices});
+  const GuardedResult wanted = run(*whole, in, out, kNanPoison);
+  const GuardedResult got = run_on_device(*buffers_, *part, in, out, kNanPoison, {}, &beside);
+  ASSERT_EQ(got.fault, "");
+  check_values(got, out, wanted, out, tolerance);
+}
+
+// Parts of a batch begin wherever their dtype allows.
+TEST_P(CudaConformance, Slices) {
+  const double own = sample().tolerance;
+  check_slices(sample_inputs(op(), sample(), Dtype::float32),
+               sample_attrs(sample(), Dtype::float32),
+               own > 0 ? std::max(own, kLeastTolerance) : 0);
+  if (HasFatalFailure() || refuses_narrow(op())) return;
+  SCOPED_TRACE("bfloat16");
+  check_slices(narrow_inputs(op(), sample(), Dtype::bfloat16).in,
+               sample_attrs(sample(), Dtype::bfloat16), kBfloat16Tolerance);
+}
 
 INSTANTIATE_TEST_SUITE_P(Ops, CudaConformance, testing::ValuesIn(all_cases()), name_of_case);
 

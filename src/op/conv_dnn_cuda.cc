@@ -24,9 +24,14 @@ Dims image_strides(Dim height, Dim width, Dim channels) {
 class ConvDnn final : public Kernel {
  public:
   ConvDnn(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind,
-          const Metas& out)
-      : backend_(backend), f_(form), dtype_(dtype), kind_(kind), graph_(backend) {
-    if (kind == ConvKind::weight_gradient) out_ = out[0].dtype;
+          const PrepareCall& call)
+      : backend_(backend),
+        f_(form),
+        dtype_(dtype),
+        kind_(kind),
+        aligned_(call.alignment()),
+        graph_(backend) {
+    if (kind == ConvKind::weight_gradient) out_ = call.out[0].dtype;
     footprint = static_cast<Bytes>(sizeof *this) + 64 * kKiB;
     library = "cudnn";
   }
@@ -111,8 +116,9 @@ class ConvDnn final : public Kernel {
     const Dims w_strides = image_strides(h.kernel, w.kernel, depth);
     const DnnTensor bias{
         kBias, wide(dtype_), {1, f_.filters, 1, 1}, {f_.filters, 1, f_.filters, f_.filters}};
-    graph_.convolution(kind_, {kX, dtype_, x, x_strides}, {kW, dtype_, kernel, w_strides},
-                       {kY, dtype_, y, y_strides},
+    // Kernels, and images that are packed, lie in workspace.
+    graph_.convolution(kind_, {kX, dtype_, x, x_strides, pack_ ? kFullAlignment : aligned_},
+                       {kW, dtype_, kernel, w_strides}, {kY, dtype_, y, y_strides, aligned_},
                        {.before = {h.before, w.before},
                         .after = {h.after, w.after},
                         .stride = {h.stride, w.stride},
@@ -124,6 +130,7 @@ class ConvDnn final : public Kernel {
   Conv2dForm f_;
   Dtype dtype_, out_ = Dtype::float32;
   ConvKind kind_;
+  Bytes aligned_;  // images, which may be a loop's slices
   DnnGraph graph_;
   std::optional<ConvPack> pack_;
   bool biased_ = false;
@@ -134,15 +141,19 @@ class ConvDnn final : public Kernel {
 // A kernel of one tap is a matrix product of pixels.
 class ConvProduct final : public Kernel {
  public:
-  ConvProduct(CudaBackend& backend, const Conv2dForm& form, Dtype dtype, ConvKind kind)
-      : backend_(backend), f_(form), dtype_(dtype), kind_(kind) {
+  ConvProduct(const PrepareCall& call, const Conv2dForm& form, ConvKind kind)
+      : backend_(backend_of(call)),
+        f_(form),
+        dtype_(call.in[0].dtype),
+        kind_(kind),
+        aligned_(call.alignment()) {
     footprint = static_cast<Bytes>(sizeof *this);
     library = "cublasLt";
   }
   // `added`: to the images' gradient, the third operand.
   bool prepare(Dtype out, bool added) {
     added_ = added;
-    ProductForm p{.in = dtype_, .out = out};
+    ProductForm p{.in = dtype_, .out = out, .alignment = product_alignment(aligned_)};
     p.added = added;
     if (kind_ == ConvKind::forward) {
       p.m = pixels(), p.n = f_.filters, p.k = f_.channels;
@@ -180,6 +191,7 @@ class ConvProduct final : public Kernel {
   Conv2dForm f_;
   Dtype dtype_;
   ConvKind kind_;
+  Bytes aligned_;  // all operands
   bool added_ = false;
   std::unique_ptr<Product> product_;
   Bytes sums_at_ = 0;
@@ -188,8 +200,8 @@ class ConvProduct final : public Kernel {
 // Of a kernel of one tap with a stride: a product of the pixels that are read, added to those.
 class ConvStridedAdd final : public Kernel {
  public:
-  ConvStridedAdd(CudaBackend& backend, const Conv2dForm& form, const Meta& out)
-      : backend_(backend), f_(form), out_(out) {
+  ConvStridedAdd(const PrepareCall& call, const Conv2dForm& form)
+      : backend_(backend_of(call)), f_(form), out_(call.out[0]), aligned_(call.alignment()) {
     footprint = static_cast<Bytes>(sizeof *this);
     library = "cublasLt";
   }
@@ -200,7 +212,8 @@ class ConvStridedAdd final : public Kernel {
                                            .k = f_.filters,
                                            .transpose_b = true,
                                            .in = out_.dtype,
-                                           .out = out_.dtype});
+                                           .out = out_.dtype,
+                                           .alignment = product_alignment(aligned_)});
     if (!product_) return false;
     scratch_at_ = align_up(pixels * f_.channels * size_of(out_.dtype), CudaBackend::kAlignment);
     workspace_bytes = scratch_at_ + product_->workspace_bytes();
@@ -222,6 +235,7 @@ class ConvStridedAdd final : public Kernel {
   CudaBackend& backend_;
   Conv2dForm f_;
   Meta out_;
+  Bytes aligned_;  // all operands
   std::unique_ptr<Product> product_;
   Bytes scratch_at_ = 0;
 };
@@ -267,7 +281,7 @@ std::unique_ptr<Kernel> conv_kernel(const PrepareCall& call, const Conv2dForm& f
   if (dtype == Dtype::float64 || f.batch == 0 || call.out[0].elements() == 0) return nullptr;
   CudaBackend& backend = backend_of(call);
   if (is_product(f)) {
-    auto kernel = std::make_unique<ConvProduct>(backend, f, dtype, kind);
+    auto kernel = std::make_unique<ConvProduct>(call, f, kind);
     if (kernel->prepare(call.out[0].dtype, false)) return kernel;
   }
   std::optional<ConvPack> pack;
@@ -276,7 +290,7 @@ std::unique_ptr<Kernel> conv_kernel(const PrepareCall& call, const Conv2dForm& f
   // Gradients of kernels too in what the images are: the library's fast plans give nothing wider.
   auto attempt = [&](const std::optional<ConvPack>& packed,
                      bool with_bias) -> std::unique_ptr<Kernel> {
-    auto kernel = std::make_unique<ConvDnn>(backend, f, dtype, kind, call.out);
+    auto kernel = std::make_unique<ConvDnn>(backend, f, dtype, kind, call);
     return kernel->prepare(packed, with_bias) ? std::move(kernel) : nullptr;
   };
   std::unique_ptr<Kernel> kernel;
@@ -298,18 +312,19 @@ std::unique_ptr<Kernel> conv2d_input_gradient_add(const PrepareCall& call) {
   const Metas in{call.in[0], call.in[1]}, terms{call.out[0], call.in[2]};
   const Conv2dForm f = conv2d_input_gradient_form(in, call.attrs);
   if (is_product(f) && call.out[0].elements() > 0) {
-    auto kernel = std::make_unique<ConvProduct>(backend_of(call), f, call.in[0].dtype,
-                                                ConvKind::input_gradient);
+    auto kernel = std::make_unique<ConvProduct>(call, f, ConvKind::input_gradient);
     if (kernel->prepare(call.out[0].dtype, true)) return kernel;
   }
   if (is_one_tap(f) && call.out[0].elements() > 0 && f.window.h.out * f.window.w.out > 0) {
-    auto kernel = std::make_unique<ConvStridedAdd>(backend_of(call), f, call.out[0]);
+    auto kernel = std::make_unique<ConvStridedAdd>(call, f);
     if (kernel->prepare()) return kernel;
   }
-  const PrepareCall plain{call.backend, in, call.out, call.attrs};
+  const Bytes aligned = call.alignment();
+  const Alignments slices{{aligned, aligned}, {aligned}};
+  const PrepareCall plain{call.backend, in, call.out, call.attrs, &slices};
   auto gradient = conv2d_input_gradient_dnn(plain);
   if (!gradient) gradient = conv2d_input_gradient(plain);
-  auto add = pointwise({call.backend, terms, call.out, {}}, TileOp::add);
+  auto add = pointwise({call.backend, terms, call.out, {}, &slices}, TileOp::add);
   if (!gradient || !add) return nullptr;
   return std::make_unique<ConvGradientAdd>(std::move(gradient), std::move(add),
                                            call.out[0].bytes());

@@ -63,7 +63,8 @@ struct DnnGraph::State {
     say(what + (heads.causal ? " causal " : " ") + scale);
   }
   void say(const DnnTensor& tensor) {
-    say(std::to_string(tensor.id) + std::string(name_of(tensor.dtype)));
+    say(std::to_string(tensor.id) + std::string(name_of(tensor.dtype)) + "@" +
+        std::to_string(tensor.alignment));
     say(tensor.dims);
     say(tensor.strides);
   }
@@ -76,6 +77,7 @@ struct DnnGraph::State {
                               .set_uid(tensor.id)
                               .set_dim(tensor.dims)
                               .set_stride(tensor.strides)
+                              .set_alignment(tensor.alignment)
                               .set_data_type(type_of(tensor.dtype)));
   }
   void output(const TensorOf& made, const DnnTensor& tensor) {
@@ -85,6 +87,7 @@ struct DnnGraph::State {
         .set_uid(tensor.id)
         .set_dim(tensor.dims)
         .set_stride(tensor.strides)
+        .set_alignment(tensor.alignment)
         .set_data_type(type_of(tensor.dtype));
   }
 };
@@ -209,7 +212,9 @@ void DnnGraph::set(int64_t id, const void* pointer) {
 void DnnGraph::run(void* workspace) {
   state_->backend.use();
   auto status = state_->graph().execute(state_->handle, state_->pointers, workspace);
-  if (status.is_bad()) throw BackendError("[cudnn] " + status.get_message());
+  if (!status.is_bad()) return;
+  cuda_fault_check();
+  throw BackendError("[cudnn] " + status.get_message());
 }
 
 }  // namespace pl::cuda

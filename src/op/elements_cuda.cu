@@ -247,7 +247,9 @@ template <class T, bool gradient>
 __global__ void bits_of_rows(const T* x, T* y, uint8_t* bits, int64_t rows, int64_t row,
                              int64_t row_bytes) {
   constexpr int kPacks = 8 / Pack<T>::kSize;
-  const bool whole = row % 8 == 0;
+  // Bands of a slice may begin between two packs.
+  const bool whole =
+      row % 8 == 0 && (reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(y)) % 16 == 0;
   for (int64_t i = thread_index(); i < rows * row_bytes; i += thread_count()) {
     const int64_t first = i / row_bytes * row + i % row_bytes * 8;
     const int count = whole ? 8 : static_cast<int>(min(int64_t{8}, row - i % row_bytes * 8));

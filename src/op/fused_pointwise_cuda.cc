@@ -58,6 +58,14 @@ class TileKernel final : public Kernel {
   const void *run_ = nullptr, *finish_ = nullptr;
 };
 
+// How the operands that are tensors lie, and the results.
+void align(TileSource& source, const PrepareCall& call) {
+  if (!call.slices) return;
+  for (size_t i = 0; i < source.tensors.size(); ++i) source.aligned.push_back(call.in_alignment(i));
+  for (size_t o = 0; o < call.out.size(); ++o)
+    source.out_aligned = std::min(source.out_aligned, call.out_alignment(o));
+}
+
 std::unique_ptr<Kernel> step_kernel(const PrepareCall& call, bool sums) {
   const bool guarded = !sums && call.attrs.integer("guarded", 0) != 0;
   const size_t tensors = call.in.size() - (guarded ? 2 : 1);
@@ -80,6 +88,7 @@ std::unique_ptr<Kernel> step_kernel(const PrepareCall& call, bool sums) {
     const Shape before = source.shape;
     broadcast_shapes(before, meta.shape, &source.shape);
   }
+  align(source, call);
   return std::make_unique<TileKernel>(backend_of(call), source, call.in.size());
 }
 
@@ -101,6 +110,7 @@ std::unique_ptr<Kernel> fused_pointwise(const PrepareCall& call) {
     source.starts = call.attrs.list("starts");
     source.height = call.attrs.integer("height");
   }
+  align(source, call);
   return std::make_unique<TileKernel>(backend_of(call), source, call.in.size());
 }
 

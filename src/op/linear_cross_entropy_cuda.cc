@@ -21,7 +21,8 @@ class LinearCrossEntropyCuda final : public Kernel {
   LinearCrossEntropyCuda(CudaBackend& backend, const PrepareCall& call, bool accumulate)
       : backend_(backend),
         f_(cpu::linear_cross_entropy_form(call, accumulate)),
-        dtype_(call.in[static_cast<size_t>(f_.first)].dtype) {
+        dtype_(call.in[static_cast<size_t>(f_.first)].dtype),
+        aligned_(call.in_alignment(static_cast<size_t>(f_.first))) {
     const Bytes row = f_.classes * size_of(dtype_);
     block_ =
         std::clamp<Dim>(kMostLogits / std::max<Bytes>(1, row) / kTile * kTile, kTile, kMostRows);
@@ -85,6 +86,7 @@ class LinearCrossEntropyCuda final : public Kernel {
 
   std::unique_ptr<Product> product(ProductForm form) {
     form.in = dtype_;
+    form.alignment = product_alignment(aligned_);
     auto made = Product::prepare(backend_, form);
     if (made) scratch_ = std::max(scratch_, made->workspace_bytes());
     return made;
@@ -140,6 +142,7 @@ class LinearCrossEntropyCuda final : public Kernel {
   CudaBackend& backend_;
   cpu::LinearCrossEntropyForm f_;
   Dtype dtype_;
+  Bytes aligned_;  // h; labels and losses are read and written one by one
   Dim block_ = 1;
   Bytes scratch_ = 0, scratch_at_ = 0, sums_at_ = 0;
   Set whole_, rest_;

@@ -10,14 +10,15 @@
 namespace pl::cuda {
 namespace {
 
-ProductForm product_form(const MatmulForm& form, Dtype in, Dtype out) {
+ProductForm product_form(const MatmulForm& form, Dtype in, Dtype out, Bytes alignment) {
   return {.m = form.m,
           .n = form.n,
           .k = form.k,
           .transpose_a = form.transpose_a,
           .transpose_b = form.transpose_b,
           .in = in,
-          .out = out};
+          .out = out,
+          .alignment = product_alignment(alignment)};
 }
 
 // Where no algorithm adds the bias, a product without it: `form.bias` says which it is.
@@ -41,14 +42,19 @@ class MatmulCuda final : public Kernel {
  public:
   // `onto`: the product is added to a sum, the first operand.
   MatmulCuda(CudaBackend& backend, const PrepareCall& call, const MatmulForm& form, bool onto)
-      : backend_(backend), form_(form), out_(call.out[0]), onto_(onto), fused_(false) {
+      : backend_(backend),
+        form_(form),
+        out_(call.out[0]),
+        aligned_(call.alignment()),
+        onto_(onto),
+        fused_(false) {
     if (form.bias) bias_ = call.in[2].dtype;
     footprint = static_cast<Bytes>(sizeof *this);
   }
 
   bool prepare(Dtype in) {
     if (form_.k == 0 || form_.m == 0 || form_.n == 0) return true;  // nothing to multiply
-    ProductForm p = product_form(form_, in, out_.dtype);
+    ProductForm p = product_form(form_, in, out_.dtype, aligned_);
     p.bias = form_.bias && bias_ == out_.dtype;
     p.onto = onto_;
     product_ = bias_if_possible(backend_, p);
@@ -76,6 +82,7 @@ class MatmulCuda final : public Kernel {
   CudaBackend& backend_;
   MatmulForm form_;
   Meta out_;
+  Bytes aligned_;  // all operands
   Dtype bias_ = Dtype::float32;
   bool onto_;
   bool fused_;  // the library adds the bias
@@ -86,13 +93,13 @@ class MatmulCuda final : public Kernel {
 class MatmulAddCuda final : public Kernel {
  public:
   MatmulAddCuda(CudaBackend& backend, const PrepareCall& call, const MatmulForm& form)
-      : backend_(backend), form_(form), out_(call.out[0]) {
+      : backend_(backend), form_(form), out_(call.out[0]), aligned_(call.alignment()) {
     if (form.bias) bias_ = call.in[3].dtype;
     footprint = static_cast<Bytes>(sizeof *this);
   }
   bool prepare(Dtype in) {
     if (out_.elements() == 0 || form_.k == 0) return true;
-    ProductForm p = product_form(form_, in, out_.dtype);
+    ProductForm p = product_form(form_, in, out_.dtype, aligned_);
     p.added = true;
     p.bias = form_.bias && bias_ == out_.dtype;
     product_ = bias_if_possible(backend_, p);
@@ -115,6 +122,7 @@ class MatmulAddCuda final : public Kernel {
   CudaBackend& backend_;
   MatmulForm form_;
   Meta out_;
+  Bytes aligned_;  // all operands
   Dtype bias_ = Dtype::float32;
   bool fused_ = false;
   std::unique_ptr<Product> product_;
@@ -129,7 +137,7 @@ class MatmulGeluGradientCuda final : public Kernel {
   }
   bool prepare(const PrepareCall& call) {
     if (out_.elements() == 0 || form_.k == 0) return true;
-    ProductForm p = product_form(form_, call.in[0].dtype, out_.dtype);
+    ProductForm p = product_form(form_, call.in[0].dtype, out_.dtype, call.alignment());
     p.gelu_slope = size_of(out_.dtype) == 2 && form_.n % 8 == 0;
     if (p.gelu_slope) product_ = Product::prepare(backend_, p);
     if (!product_) {
@@ -137,7 +145,10 @@ class MatmulGeluGradientCuda final : public Kernel {
       product_ = Product::prepare(backend_, p);
       const Metas in{out_, out_};
       const Attrs attrs{{"approximate", int64_t{1}}};
-      slope_ = pointwise(PrepareCall{backend_, in, call.out, attrs}, TileOp::gelu_gradient);
+      const Bytes aligned = call.alignment();
+      const Alignments slices{{aligned, aligned}, {aligned}};
+      slope_ =
+          pointwise(PrepareCall{backend_, in, call.out, attrs, &slices}, TileOp::gelu_gradient);
       if (!product_ || !slope_) return false;
     }
     key = product_->key() + (slope_ ? "" : "+gelu");
@@ -174,23 +185,24 @@ class BatchMatmulCuda final : public Kernel {
   }
 
   // b's matrices are used again for each outer index: by a step of 0, or by a call each.
-  bool prepare(Dtype in) {
+  bool prepare(Dtype in, Bytes aligned) {
     const BatchMatmulForm& f = form_;
     if (out_.elements() == 0 || f.k == 0) return true;
     const bool shared = f.inner == 1;
     calls_ = shared ? 1 : f.outer;
-    product_ = Product::prepare(backend_, {.m = f.m,
-                                           .n = f.n,
-                                           .k = f.k,
-                                           .transpose_a = f.transpose_a,
-                                           .transpose_b = f.transpose_b,
-                                           .in = in,
-                                           .out = out_.dtype,
-                                           .batch = shared ? f.outer : f.inner,
-                                           .a_step = f.m * f.k,
-                                           .b_step = shared ? 0 : f.k * f.n,
-                                           .c_step = f.m * f.n,
-                                           .alignment = calls_ == 1 ? 256 : size_of(in)});
+    product_ = Product::prepare(
+        backend_, {.m = f.m,
+                   .n = f.n,
+                   .k = f.k,
+                   .transpose_a = f.transpose_a,
+                   .transpose_b = f.transpose_b,
+                   .in = in,
+                   .out = out_.dtype,
+                   .batch = shared ? f.outer : f.inner,
+                   .a_step = f.m * f.k,
+                   .b_step = shared ? 0 : f.k * f.n,
+                   .c_step = f.m * f.n,
+                   .alignment = calls_ == 1 ? product_alignment(aligned) : size_of(in)});
     return runs(*this, product_.get());
   }
 
@@ -245,7 +257,7 @@ std::unique_ptr<Kernel> matmul_gelu_gradient(const PrepareCall& call) {
 std::unique_ptr<Kernel> batch_matmul(const PrepareCall& call) {
   auto kernel = std::make_unique<BatchMatmulCuda>(
       backend_of(call), batch_matmul_form(call.in, call.attrs), call.out[0]);
-  return kernel->prepare(call.in[0].dtype) ? std::move(kernel) : nullptr;
+  return kernel->prepare(call.in[0].dtype, call.alignment()) ? std::move(kernel) : nullptr;
 }
 
 }  // namespace pl::cuda

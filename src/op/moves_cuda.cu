@@ -25,10 +25,11 @@ int unit_of_bytes(std::initializer_list<int64_t> sizes) {
   return 1;
 }
 
+// `offset`: of one of the pointers from an address that is a multiple of `aligned`.
 void launch_lines(const Launch& launch, const char* from, char* to, const LineCopy& c,
-                  int64_t offset) {
+                  int64_t offset, Bytes aligned) {
   if (c.lines * c.run == 0) return;
-  const int unit = unit_of_bytes({c.run, c.from_line, c.to_line, offset});
+  const int unit = unit_of_bytes({c.run, c.from_line, c.to_line, offset, aligned});
   auto go = [&]<class U>() {
     const auto size = static_cast<int64_t>(sizeof(U));
     copy_lines<U><<<launch.blocks(c.lines * c.run / size, 256), 256, 0, launch.stream>>>(
@@ -72,12 +73,13 @@ std::unique_ptr<Kernel> concatenate(const PrepareCall& call) {
   std::vector<int64_t> runs;
   for (const Meta& part : call.in) runs.push_back(axis_view(part, axis).run);
   auto held = static_cast<Bytes>(runs.size() * sizeof(int64_t));
+  const Bytes aligned = call.alignment();
   auto kernel =
       make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
         int64_t at = 0;
         for (size_t p = 0; p < runs.size(); at += runs[p++])
           launch_lines(launch, static_cast<const char*>(in[p]), static_cast<char*>(out[0]) + at,
-                       {whole.outer, runs[p], runs[p], whole.run}, at);
+                       {whole.outer, runs[p], runs[p], whole.run}, at, aligned);
       });
   kernel->footprint += held;
   return kernel;
@@ -87,9 +89,10 @@ std::unique_ptr<Kernel> slice(const PrepareCall& call) {
   const int64_t axis = call.attrs.integer("axis");
   const AxisView whole = axis_view(call.in[0], axis), part = axis_view(call.out[0], axis);
   const int64_t skip = call.attrs.integer("begin") * whole.element;
+  const Bytes aligned = call.alignment();
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     launch_lines(launch, static_cast<const char*>(in[0]) + skip, static_cast<char*>(out[0]),
-                 {part.outer, part.run, whole.run, part.run}, skip);
+                 {part.outer, part.run, whole.run, part.run}, skip, aligned);
   });
 }
 
@@ -97,11 +100,12 @@ std::unique_ptr<Kernel> slice_gradient(const PrepareCall& call) {
   const int64_t axis = call.attrs.integer("axis");
   const AxisView whole = axis_view(call.out[0], axis), part = axis_view(call.in[0], axis);
   const int64_t skip = call.attrs.integer("begin") * whole.element;
+  const Bytes aligned = call.alignment();
   const auto bytes = static_cast<size_t>(call.out[0].bytes());
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     if (bytes > 0) cudaMemsetAsync(out[0], 0, bytes, launch.stream);
     launch_lines(launch, static_cast<const char*>(in[0]), static_cast<char*>(out[0]) + skip,
-                 {part.outer, part.run, part.run, whole.run}, skip);
+                 {part.outer, part.run, part.run, whole.run}, skip, aligned);
   });
 }
 
@@ -133,7 +137,7 @@ std::unique_ptr<Kernel> pad_kernel(const PrepareCall& call, bool crops) {
   const Meta &small = crops ? call.out[0] : call.in[0], &large = crops ? call.in[0] : call.out[0];
   const auto& pads = call.attrs.list("pads");
   const int64_t pixel = size_of(small.dtype) * small.shape[3];
-  const int unit = pixel > 0 ? unit_of_bytes({pixel}) : 1;
+  const int unit = pixel > 0 ? unit_of_bytes({pixel, call.alignment()}) : 1;
   const PadForm f{small.shape[0],
                   small.shape[1],
                   large.shape[1],
@@ -195,7 +199,10 @@ __global__ void place_own_rows(const uint8_t* x, uint8_t* y, int64_t row, int64_
   const int64_t b = params->band, bytes = (bands.own[b + 1] - bands.own[b]) * row;
   x += (bands.own[b] - bands.starts[b]) * row;
   y += (params->row_offset * height + bands.own[b]) * row;
-  const bool words = row % 16 == 0;
+  const bool words =
+      (row | static_cast<int64_t>(reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(y))) %
+          16 ==
+      0;
   const int64_t count = words ? bytes / 16 : bytes;
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     if (words)

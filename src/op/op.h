@@ -3,6 +3,7 @@
 // and one catalogue line (docs/add-an-op.md).
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,11 +56,29 @@ struct GradientCall {
   }
 };
 
+// What the addresses of operands are multiples of. Slices that a loop's trips take may begin
+// wherever their dtype allows; what a plan places is aligned in full.
+inline constexpr Bytes kFullAlignment = 16;
+struct Alignments {
+  std::vector<Bytes> in, out;
+  Bytes least() const {
+    Bytes bytes = kFullAlignment;
+    for (const auto* list : {&in, &out})
+      for (Bytes one : *list) bytes = std::min(bytes, one);
+    return bytes;
+  }
+};
+
 struct PrepareCall {
   Backend& backend;
   const Metas& in;
   const Metas& out;
   const Attrs& attrs;
+  const Alignments* slices = nullptr;  // null: all are aligned in full
+
+  Bytes alignment() const { return slices ? slices->least() : kFullAlignment; }  // of all
+  Bytes in_alignment(size_t i) const { return slices ? slices->in[i] : kFullAlignment; }
+  Bytes out_alignment(size_t o) const { return slices ? slices->out[o] : kFullAlignment; }
 };
 
 // One implementation. `prepare` answers null when it does not support the call; the list in the

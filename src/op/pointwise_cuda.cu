@@ -253,7 +253,8 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
   if (flat) backend_of(call).load(reinterpret_cast<const void*>(strided_points<T, 1>));
   // Every pack of the result lies in one run of the last dimension, and so do the operands' packs.
   constexpr int kSize = Pack<T>::kSize;
-  bool packs = walk.rank > 0 && walk.sizes[walk.rank - 1] % kSize == 0;
+  const bool aligned = call.alignment() >= kFullAlignment;
+  bool packs = aligned && walk.rank > 0 && walk.sizes[walk.rank - 1] % kSize == 0;
   for (int i = 0; packs && i < 2; ++i)
     for (int d = 0; packs && d < walk.rank; ++d)
       packs = d + 1 < walk.rank
@@ -327,7 +328,7 @@ bool by_packs(Walk<1>* walk, int64_t size) {
 std::unique_ptr<Kernel> broadcast_to(const PrepareCall& call) {
   Walk<1> walk;
   if (!broadcast_walk<1>({&call.in[0].shape}, call.out[0].shape, &walk)) return nullptr;
-  if (by_packs(&walk, size_of(call.in[0].dtype)))
+  if (call.alignment() >= kFullAlignment && by_packs(&walk, size_of(call.in[0].dtype)))
     return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
       if (walk.total > 0)
         strided_copy<uint4><<<launch.blocks(walk.total, 256), 256, 0, launch.stream>>>(

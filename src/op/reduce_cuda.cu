@@ -169,9 +169,10 @@ std::unique_ptr<Kernel> each_kernel(const PrepareCall& call) {
 template <class In, class Out>
 std::unique_ptr<Kernel> columns_kernel(const PrepareCall& call, const int64_t (&form)[3]) {
   using A = Wide<In>;
-  const ColumnPlan plan =
-      column_plan(form[0], form[1], form[2], Pack<In>::kSize, backend_of(call).multiprocessors(), 1);
   const int x = summed_at(call);
+  const bool packs = call.in_alignment(static_cast<size_t>(x)) >= kFullAlignment;
+  const ColumnPlan plan = column_plan(form[0], form[1], form[2], packs ? Pack<In>::kSize : 1,
+                                      backend_of(call).multiprocessors(), 1);
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {

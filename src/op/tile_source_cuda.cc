@@ -188,10 +188,20 @@ class Writer {
     grid_ = grid_of(s_.tensors, s_.shape, read_);
     const int64_t inner = grid_.sizes.empty() ? 1 : grid_.sizes.back();
     for (int width = static_cast<int>(16 / size_of(s_.dtype)); width > 1; width /= 2)
-      if (inner % width == 0) {
+      if (inner % width == 0 && reach(width)) {
         width_ = width;
         break;
       }
+  }
+  // All that is read or written so many elements at a time lies at their multiples.
+  bool reach(int width) const {
+    auto fits = [&](Dtype dtype, Bytes aligned) {
+      return std::min(width * size_of(dtype), kFullAlignment) <= aligned;
+    };
+    for (size_t i = 0; i < s_.aligned.size(); ++i)
+      if (read_[i] && grid_.strides[i].back() != 0 && !fits(s_.tensors[i].dtype, s_.aligned[i]))
+        return false;
+    return s_.sums || fits(s_.dtype, s_.out_aligned);
   }
   int width() const { return width_; }
 

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "backend/backend.h"
 #include "base/error.h"
 
 namespace pl {
@@ -40,15 +41,48 @@ void find(void* library, const char* name, F& function) {
 
 }  // namespace
 
+namespace {
+
+// What kernels die of. It is told by whatever is called next, and by all that follows.
+bool is_fault(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
 void cuda_check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // told here: the next launch is not to blame
-  throw BackendError("[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
-                     cudaGetErrorString(status));
+  const std::string text = "[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
+                           cudaGetErrorString(status);
+  if (is_fault(status)) throw DeviceFault(text);
+  throw BackendError(text);
+}
+
+void cuda_fault_check() {
+  // A library may have a runtime of its own, whose last error is not ours: the device is asked.
+  if (const cudaError_t status = cudaDeviceSynchronize(); is_fault(status))
+    cuda_check(status, "work before it");
+  cudaGetLastError();
 }
 
 void cublas_check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  cuda_fault_check();
   throw BackendError("[cublas] " + std::string(what) + ": status " + std::to_string(status));
 }
 

@@ -18,6 +18,7 @@ struct DnnTensor {
   int64_t id;
   Dtype dtype;
   Dims dims, strides;
+  int64_t alignment = 16;  // of its address
 };
 
 struct DnnHeads {

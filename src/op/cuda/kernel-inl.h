@@ -43,13 +43,8 @@ inline unsigned grid_down(int64_t blocks) {
   return static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 65535));
 }
 
-// Throws BackendError if a launch was refused.
-inline void check_launch(const char* what) {
-  const cudaError_t status = cudaGetLastError();  // told here, and forgotten
-  if (status != cudaSuccess)
-    throw BackendError("[cuda] " + std::string(what) + ": " + cudaGetErrorName(status) + ": " +
-                       cudaGetErrorString(status));
-}
+// Throws BackendError if a launch was refused, DeviceFault if work before it has failed.
+inline void check_launch(const char* what) { cuda_check(cudaGetLastError(), what); }
 
 // Shared memory that a launch of the kernel may ask for, beside what the kernel declares. It is all
 // granted here, since the grant is the function's, whatever the next call of it needs.

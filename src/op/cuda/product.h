@@ -21,6 +21,10 @@ struct ProductForm {
   Dim a_step = 0, b_step = 0, c_step = 0;  // elements from one to the next
   Bytes alignment = 256;                   // of all pointers
 };
+// Of operands: what is placed by a plan lies at multiples of 256.
+inline Bytes product_alignment(Bytes operands) {
+  return operands < kFullAlignment ? operands : Bytes{256};
+}
 
 class Product {
  public:

@@ -33,6 +33,8 @@ struct TileSource {
   bool sums = false;                       // of squares, instead of elements
   std::vector<int64_t> starts;             // of bands of image rows, with height (op/dropout.h)
   int64_t height = 0;
+  std::vector<Bytes> aligned = {};  // the tensors' addresses; empty: in full
+  Bytes out_aligned = kFullAlignment;
 
   int width() const;       // elements of a thread at a time
   int64_t chunks() const;  // threads that have something to do
