@@ -18,6 +18,12 @@ class BackendSpace final : public DeviceSpace {
         own_(std::move(backend)),
         among_(std::move(among)) {}
 
+  Backend& backend_for(bool deterministic) override {
+    if (deterministic) return *own_;
+    const std::lock_guard lock(mutex_);
+    if (!fastest_) fastest_ = own_->choosing(false);
+    return fastest_ ? *fastest_ : *own_;
+  }
   Bytes page() const override { return std::max(kPage, own_->granule()); }
   Bytes alignment() const override { return own_->alignment(); }
   void* map(Bytes bytes) noexcept override try {
@@ -43,8 +49,13 @@ class BackendSpace final : public DeviceSpace {
     pages_.erase(at);
   }
   void read(void* to, const void* from, Bytes bytes) override {
-    own_->copy_out(to, from, bytes);
-    own_->synchronize();
+    try {
+      own_->copy_out(to, from, bytes);
+      own_->synchronize();
+    } catch (const DeviceFault& fault) {
+      throw BackendError("[device] " + name() + ": expected values of ops that end, received " +
+                         fault.what() + kFaultRemedy);
+    }
   }
   // Memory of values is not pinned: a GPU's driver has read it when the call returns.
   void write(void* to, const void* from, Bytes bytes) override { own_->copy_in(to, from, bytes); }
@@ -53,7 +64,8 @@ class BackendSpace final : public DeviceSpace {
  private:
   std::shared_ptr<Backend> own_;
   std::shared_ptr<Devices> among_;
-  std::mutex mutex_;  // values die on any thread
+  std::mutex mutex_;                  // values die on any thread
+  std::unique_ptr<Backend> fastest_;  // with kernels that need not give the same bits again
   std::map<void*, std::unique_ptr<DeviceMemory>> pages_;
 };
 
@@ -96,14 +108,14 @@ std::shared_ptr<Devices> Devices::current() {
   return found;
 }
 
-std::shared_ptr<DeviceSpace> Devices::open(const Device& device, bool deterministic) {
+std::shared_ptr<DeviceSpace> Devices::open(const Device& device) {
   if (device.kind == DeviceKind::cpu) return nullptr;
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<DeviceSpace>& place = spaces_[{name_of(device), deterministic}];
+  std::weak_ptr<DeviceSpace>& place = spaces_[name_of(device)];
   if (auto living = place.lock()) return living;
   std::shared_ptr<Backend> backend;
   try {
-    backend = open_cuda(device.index, {.deterministic = deterministic});
+    backend = open_cuda(device.index);
   } catch (const UserError& error) {
     throw UserError("[device] " + name_of(device) + ": " + error.what() +
                     " (in C++: pl::device(\"cpu\"), compile({.device = \"cpu\"}))");
@@ -114,12 +126,12 @@ std::shared_ptr<DeviceSpace> Devices::open(const Device& device, bool determinis
   return made;
 }
 
-std::shared_ptr<DeviceSpace> Devices::share(const Device& device, std::shared_ptr<Backend> backend,
-                                            bool deterministic) {
+std::shared_ptr<DeviceSpace> Devices::share(const Device& device,
+                                            std::shared_ptr<Backend> backend) {
   const std::lock_guard lock(mutex_);
   auto made =
       std::make_shared<BackendSpace>(std::move(backend), name_of(device), shared_from_this());
-  spaces_[{name_of(device), deterministic}] = made;
+  spaces_[name_of(device)] = made;
   return made;
 }
 

@@ -1,13 +1,12 @@
 // Devices by name, as pl::device and compile() know them. One of a name is open at a time among
-// those who share a Devices, so that what they ask of it is done in one order; the last one closes
-// it.
+// those who share a Devices, whichever kernels they choose (DeviceSpace::backend_for), so that what
+// they ask of it is done in one order; the last one closes it.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "backend/backend.h"
 #include "tensor/device_space.h"
@@ -27,15 +26,14 @@ class Devices : public std::enable_shared_from_this<Devices> {
   static std::shared_ptr<Devices> current();
 
   // Null: the processor. Throws UserError where this machine has no such device.
-  std::shared_ptr<DeviceSpace> open(const Device& device, bool deterministic = true);
+  std::shared_ptr<DeviceSpace> open(const Device& device);
   // Lets others find an open backend under a device's name for as long as the answer lives: tests
   // of what is built on it.
-  std::shared_ptr<DeviceSpace> share(const Device& device, std::shared_ptr<Backend> backend,
-                                     bool deterministic = true);
+  std::shared_ptr<DeviceSpace> share(const Device& device, std::shared_ptr<Backend> backend);
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::string, bool>, std::weak_ptr<DeviceSpace>> spaces_;
+  std::map<std::string, std::weak_ptr<DeviceSpace>> spaces_;
 };
 
 }  // namespace pl

@@ -72,7 +72,20 @@ Tensors run_on(RuntimeDevice& device, const Op& op, const Tensors& in, const Att
   const KernelCache::Found found = device.kernels.find(op, in, attrs);
   Tensors there;
   for (const Tensor& tensor : in) there.push_back(moved(tensor, device.space));
-  return run_kernel(op, there, found->out, found->kernel.get(), device.memory);
+  auto named = [&](const std::string& text) {
+    return BackendError("[" + std::string(op.name) + "] " + text);
+  };
+  try {
+    Tensors out = run_kernel(op, there, found->out, found->kernel.get(), device.memory);
+    if (device.waits) device.space->backend().synchronize();
+    return out;
+  } catch (const DeviceFault& fault) {
+    if (device.waits) throw named(fault.what());
+    throw named("or an op before it: expected kernels that end, received " +
+                std::string(fault.what()) + kFaultRemedy);
+  } catch (const BackendError& error) {
+    throw named(error.what());
+  }
 }
 
 bool on_host(const Tensors& in) {

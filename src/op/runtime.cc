@@ -59,7 +59,8 @@ RuntimeDevice::RuntimeDevice(std::shared_ptr<DeviceSpace> of, std::optional<Byte
                              std::shared_ptr<ValueMemory> host)
     : space(std::move(of)),
       memory(std::make_shared<ValueMemory>(limit, space)),
-      kernels(space->backend(), std::move(host), kMostKernels, kMostKernelBytes) {}
+      kernels(space->backend(), std::move(host), kMostKernels, kMostKernelBytes),
+      waits(waits_behind_each_op()) {}
 
 RuntimeDevice& Runtime::device(const std::shared_ptr<DeviceSpace>& space) {
   for (const auto& known : devices_)

@@ -31,6 +31,7 @@ struct RuntimeDevice {
   std::shared_ptr<DeviceSpace> space;
   std::shared_ptr<ValueMemory> memory;
   KernelCache kernels;
+  bool waits;  // behind each op: PLIMSOLL_SYNC
 };
 
 // For one thread at a time; values may die on any. Runtimes nest: the innermost counts.

@@ -17,6 +17,8 @@ class DeviceSpace {
   DeviceSpace& operator=(const DeviceSpace&) = delete;
 
   Backend& backend() const { return backend_; }
+  // The same device for kernels that are chosen otherwise, where it has a choice.
+  virtual Backend& backend_for(bool /*deterministic*/) { return backend_; }
   const std::string& name() const { return name_; }  // "cuda:0"
 
   virtual Bytes page() const = 0;               // what it is given in

@@ -201,6 +201,30 @@ TEST_F(OnDevice, CompileTakesTheDeviceInScope) {
   EXPECT_EQ(model.plan({.batch_size = 8}).device, "cpu");
 }
 
+// Whichever kernels a model is compiled for, its weights are on the one device of that name: ops,
+// tapes and functions take them where they are.
+TEST_F(OnDevice, FasterKernelsAreOfTheSameDevice) {
+  auto& fake = static_cast<test::FakeDevice&>(space_->backend());
+  Runtime runtime({.threads = 1});
+  Sequential model({Dense(4, {.activation = "tanh"}), Dense(3)});
+  model.build({6});
+  model.compile({.loss = "mse", .device = kName, .deterministic = false});
+  const Tensor x = pattern({8, 6}, 1), y = pattern({8, 3}, 2);
+  model.fit(x, y, {.batch_size = 8, .verbose = 0, .threads = 1});
+  EXPECT_EQ(fake.chosen, 1);
+  const auto scope = device(kName);
+  const std::vector<Variable> weights = model.variables();
+  for (const Variable& weight : weights) EXPECT_EQ(weight.value().buffer()->space(), space_);
+  const Tensor eager = matmul(x, weights[0]);
+  auto function = pl::function([&](const Tensor& in) { return matmul(in, weights[0]); });
+  EXPECT_TRUE(same_bits(function(x), eager));
+  EXPECT_TRUE(same_bits(function(x), eager));
+  const Tensor before = model.predict(x, {.threads = 1});
+  model.compile({.loss = "mse", .device = kName});
+  EXPECT_EQ(model.variables()[0].value().buffer()->space(), space_);
+  EXPECT_TRUE(same_bits(model.predict(x, {.threads = 1}), before));
+}
+
 TEST_F(OnDevice, TheBudgetIsOfTheDevice) {
   Sequential model(Shape{64}, {Dense(512, {.activation = "relu"}), Dense(512), Dense(4)});
   model.compile({.loss = "mse", .device = kName});

@@ -72,7 +72,7 @@ class FunctionRun {
     for (size_t h = 0; h < traced_.host.size(); ++h)
       fill(traced_.host[h], executor_->input(arguments.size() + h));
     record();
-    executor_->step();
+    step();
     for (size_t v = 0; v < written_.size(); ++v)
       if (written_[v]) traced_.variables[v]->wrote();
     for (size_t r = 0; r < results.size(); ++r) copy_result(traced_.outputs[r], results[r]);
@@ -156,6 +156,14 @@ class FunctionRun {
         ", of which " + format_bytes(figures.used) + " are held by " +
         std::to_string(figures.values) +
         " values and kernels; let go of some, make the batch smaller, or raise memory");
+  }
+
+  void step() {
+    try {
+      executor_->step();
+    } catch (const BackendError& error) {
+      throw BackendError("[function] " + name_ + ": " + error.what());
+    }
   }
 
   // Pointers, unless they are the last call's.

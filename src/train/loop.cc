@@ -65,7 +65,12 @@ void for_each_batch(Session& session, StepKind kind, Source& source, int64_t bat
         feeder.feed_ahead(session, find_signature(session, kind, more), source, nullptr, next,
                           more);
       };
-    session.run(signature, params, nullptr, beside);
+    try {
+      session.run(signature, params, nullptr, beside);
+    } catch (const BackendError& error) {
+      throw BackendError((kind == StepKind::evaluate ? "[evaluate] batch " : "[predict] batch ") +
+                         std::to_string(begin / batch + 1) + ": " + error.what());
+    }
     body(signature, rows);
   }
 }

@@ -75,7 +75,7 @@ std::shared_ptr<DeviceSpace> device_for(const CompileOptions& options) {
   if (const DeviceScope* scope = DeviceScope::current(); scope && name.empty() && scope->space())
     name = scope->space()->name();
   if (name.empty()) return nullptr;
-  return Devices::current()->open(device_from_name(name, "compile"), options.deterministic);
+  return Devices::current()->open(device_from_name(name, "compile"));
 }
 
 }  // namespace

@@ -88,7 +88,9 @@ Backend& ModelState::use_backend(int threads) {
   return *backend;
 }
 
-Backend& ModelState::where() const { return device ? device->backend() : *backend; }
+Backend& ModelState::where() const {
+  return device ? device->backend_for(deterministic) : *backend;
+}
 
 Bytes ModelState::bytes_on_device() const {
   if (!device || !variables_here()) return 0;

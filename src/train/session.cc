@@ -83,8 +83,7 @@ Session::Session(SessionPlan plan, const Network& network, uint64_t seed,
         return make_weights(layout, network, seed);
       });
     start();
-    for (auto& executor : executors_) executor->warm_up();
-    for (auto& executor : executors_) executor->record();
+    warm_up();
     variables_->clear();
     variables_->send_weights(weights.get());
   }
@@ -101,6 +100,15 @@ Session::Session(SessionPlan plan, std::shared_ptr<Variables> variables)
   if (link_) warm_up_device();
 }
 
+void Session::warm_up() {
+  try {
+    for (auto& executor : executors_) executor->warm_up();
+    for (auto& executor : executors_) executor->record();
+  } catch (const BackendError& error) {
+    throw BackendError("[prepare] before step 1: " + std::string(error.what()));
+  }
+}
+
 // Steps run once before weights count: what they write is put back.
 void Session::warm_up_device() {
   bool writes = false;
@@ -108,8 +116,7 @@ void Session::warm_up_device() {
     for (const GraphVariable& variable : prepared.graph.variables)
       writes = writes || variable.first != variable.last;
   if (writes) variables_->at(0);
-  for (auto& executor : executors_) executor->warm_up();
-  for (auto& executor : executors_) executor->record();
+  warm_up();
   if (device_transient_)
     link_->device().zero(device_transient_->data(), device_transient_->bytes());
   if (writes) variables_->written();
@@ -229,17 +236,27 @@ void Session::receive(size_t signature) {
   if (device_iterations_)
     link_->device().copy_out(counted_.get(), device_iterations_, sizeof(double));
   link_->receive(signature, *executors_[signature]);
+  executors_[signature]->waited();
   variables_->stepped();
 }
 
-// A device's failure may surface long behind the launch that caused it: it gets the step's number.
+// A device's failure may surface long behind the launch that caused it: it gets the ops that were
+// under way and the step's number. Who evaluates or predicts knows the batch's.
 template <class Body>
-void Session::named_step(const StepParams& params, const Body& body) {
-  if (!link_) return body();
+void Session::named_step(size_t signature, const StepParams& params, const Body& body) {
+  if (plan_.memory->book.backend().on_host()) return body();
+  auto named = [&](const BackendError& error) {
+    const bool trains = plan_.signatures[signature].kind == StepKind::train;
+    return BackendError(
+        (trains ? "[train] step " + std::to_string(params.step) + ": " : std::string()) +
+        error.what());
+  };
   try {
     body();
+  } catch (const DeviceFault& fault) {
+    throw named(eager_ ? BackendError(fault) : executors_[signature]->located(fault));
   } catch (const BackendError& error) {
-    throw BackendError("[train] step " + std::to_string(params.step) + ": " + error.what());
+    throw named(error);
   }
 }
 
@@ -253,7 +270,7 @@ void Session::drop_ahead() {
 void Session::run(size_t signature, const StepParams& params, StepTimes* times,
                   const Beside& beside) {
   write_params(signature, params);
-  named_step(params, [&] {
+  named_step(signature, params, [&] {
     send_inputs(signature);
     if (eager_)
       eager_->run(signature);
@@ -268,7 +285,7 @@ bool Session::run_if_finite(size_t signature, const StepParams& params, StepTime
                             const Beside& beside) {
   write_params(signature, params);
   bool finite = true;
-  named_step(params, [&] {
+  named_step(signature, params, [&] {
     send_inputs(signature);
     finite = eager_ ? eager_->run(signature) : executors_[signature]->step_if_finite(times);
     if (finite && beside) beside();

@@ -186,7 +186,8 @@ class Session {
   void warm_up_device();
   void receive(size_t signature);
   template <class Body>
-  void named_step(const StepParams& params, const Body& body);
+  void named_step(size_t signature, const StepParams& params, const Body& body);
+  void warm_up();
 
   SessionPlan plan_;
   std::shared_ptr<Variables> variables_;

@@ -147,7 +147,7 @@ int cuda_device_count() {
 CudaBackend::CudaBackend(int index, CudaOptions options)
     : Backend({DeviceKind::cuda, index}, 1, kAlignment),
       options_(options),
-      state_(std::make_unique<State>()) {
+      state_(std::make_shared<State>()) {
   State& s = *state_;
   // While the driver starts and the context is made.
   s.opening = std::async(std::launch::async, [&s] { s.libraries.open_ahead(); });
@@ -265,6 +265,15 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& work
   }
   cuda_check(cudaStreamEndCapture(state_->stream, &graph), "cudaStreamEndCapture");
   return std::make_unique<CudaRecording>(graph, state_->stream, state_->index);
+}
+
+CudaBackend::CudaBackend(const CudaBackend& same, CudaOptions options)
+    : Backend(same.device(), same.threads(), kAlignment), options_(options), state_(same.state_) {}
+
+std::unique_ptr<Backend> CudaBackend::choosing(bool deterministic) {
+  CudaOptions options = options_;
+  options.deterministic = deterministic;
+  return std::unique_ptr<Backend>(new CudaBackend(*this, options));
 }
 
 double CudaBackend::time_ms(const std::function<void()>& work) {

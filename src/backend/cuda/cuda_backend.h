@@ -41,6 +41,7 @@ class CudaBackend final : public Backend, public DeviceWork {
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override;
   std::unique_ptr<DeviceMemory> reserve_staging(Bytes bytes) override;
   std::unique_ptr<Recording> record(const std::function<void()>& work) override;
+  std::unique_ptr<Backend> choosing(bool deterministic) override;
   double time_ms(const std::function<void()>& work) override;
   void use() const override;
   size_t preparing_threads() const override { return 16; }
@@ -78,8 +79,9 @@ class CudaBackend final : public Backend, public DeviceWork {
 
  private:
   struct State;
+  CudaBackend(const CudaBackend& same, CudaOptions options);
   CudaOptions options_;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // of one context: stream, handles, code
 };
 
 int cuda_device_count();  // 0 without a driver
