@@ -284,8 +284,8 @@ class FakeDevice final : public Backend, public DeviceWork {
     static std::mutex one_at_a_time;  // the host's kernels are prepared by one thread
     const std::lock_guard lock(one_at_a_time);
     const pl::Op& op = *catalogue()[Op];
-    auto kernel = std::make_unique<FakeKernel>(
-        prepare(op, {host(), call.in, call.out, call.attrs}), call);
+    auto kernel =
+        std::make_unique<FakeKernel>(prepare(op, {host(), call.in, call.out, call.attrs}), call);
     if (!op.effects.writes_state || kernel->workspace_bytes > 0) return kernel;
     return std::make_unique<FakeUpdate>(op, std::move(kernel),
                                         static_cast<FakeDevice&>(call.backend).together);
