@@ -11,6 +11,14 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace {
+
+std::string named(const Node& node) {
+  return node.path.empty() ? node.op : "[" + node.path + "] " + node.op;
+}
+
+}  // namespace
+
 Executor::Executor(const Graph& graph, const Plan& plan, const KernelSet& kernels, ArenaView arena,
                    Backend* device)
     : graph_(graph),
@@ -177,7 +185,6 @@ void Executor::wait() {
 }
 
 BackendError Executor::located(const DeviceFault& fault, bool exact) const {
-  auto named = [](const Node& node) { return "[" + node.path + "] " + node.op; };
   const std::string received = ": expected kernels that end, received ";
   if (!begun_.first)
     return BackendError("before this step's kernels" + received + fault.what() + kFaultRemedy);
@@ -285,7 +292,7 @@ void Executor::run(const Graph& graph, std::span<const Bound> steps, int64_t* ti
   } catch (const Error& error) {
     const Node& node = graph.nodes[index(current->node)];
     if (node.loop >= 0) throw;  // names a node of the body
-    throw BackendError("[" + node.path + "] " + node.op + ": " + error.what());
+    throw BackendError(named(node) + ": " + error.what());
   }
 }
 

@@ -41,7 +41,7 @@ class DeviceFaults : public ::testing::Test {
   }
   static std::string named(const Graph& graph, const Executor::Bound& step) {
     const Node& node = graph.nodes[index(step.node)];
-    return "[" + node.path + "] " + node.op;
+    return node.path.empty() ? node.op : "[" + node.path + "] " + node.op;
   }
   std::string message() {
     return error_of<BackendError>([&] {
