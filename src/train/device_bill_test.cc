@@ -169,8 +169,6 @@ TEST_F(DeviceBillTest, BitsAreTheDevicesToo) {
 }
 
 TEST_F(DeviceBillTest, FitSaysWhetherItIsDeterministic) {
-  const auto other = std::make_shared<test::FakeDevice>();
-  const auto space = Devices::current()->share(device_from_name(kName), other, false);
   const Tensor x = pattern({8, 64}, 1), y = pattern({8, 4}, 2);
   for (const bool deterministic : {true, false}) {
     Sequential model(Shape{64}, {Dense(4)});
