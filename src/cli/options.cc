@@ -124,11 +124,9 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
        "auto or off: on a GPU, optimiser state lies in pinned memory of the host, and activations "
        "go there between two uses, where the budget asks for it [auto]");
   text("--host-memory", "the most host memory for that [half of what is free]");
-  text(
-      "--checkpoint-every",
-      "save all that going on needs after so many steps, beside training if the budget (for a GPU: "
-      "the host's memory) has room for a copy of the variables; needs --run [after each epoch, "
-      "with --run]");
+  text("--checkpoint-every",
+       "save all that going on needs after so many steps, beside training if the budget (with a "
+       "GPU: the host) has room for a copy of it; needs --run [after each epoch, with --run]");
   app.add_flag("--json", run.json, "print JSON on stdout and nothing else there");
   for (const char* name : kLaterValues)
     app.add_option(name, texts[name], "not built yet")->group("");
