@@ -221,9 +221,10 @@ void SessionPlanner::fill(SessionPoint& point) const {
   point.split = first.split;
   point.bands = first.bands;
   point.recomputed = first.recomputed;
-  // A body is recorded once.
+  // A body is recorded once. Copies are branches of a recording: 20 to 24 of them held 4 MiB.
+  constexpr size_t kLaunchesOfACopy = 32;
   const size_t launches =
-      bill.nodes + copies +
+      bill.nodes + kLaunchesOfACopy * copies +
       static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
   const Footprint beside = footprint_of(bill, point.arena, launches, point.host_bytes, point.away);
   point.fixed = beside.fixed;
