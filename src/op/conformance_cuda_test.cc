@@ -1,8 +1,8 @@
 // Every op of the catalogue on the device, on each of its samples: against the CPU's float64
 // reference in float32 and in 16-bit floats, in place, with fenced buffers, twice with equal bits.
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -11,11 +11,10 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
-#include "op/attention.h"
 #include "op/device_kernels.h"
-#include "op/philox.h"
 #include "op/sample.h"
 #include "op/update.h"
+#include "tests/cuda/fenced_device.h"
 #include "tests/guarded_call.h"
 #include "tests/narrow_sample.h"
 
@@ -26,8 +25,6 @@ namespace {
 // of the device's library are off by. 16-bit floats hold 8 and 11 digits; sums are float32.
 constexpr double kLeastTolerance = 4e-6;
 constexpr double kBfloat16Tolerance = 1e-2, kFloat16Tolerance = 2e-3;
-constexpr unsigned char kNanPoison = 0xFF, kOtherPoison = 0x55, kMark = 0xA7;
-constexpr Bytes kFence = 256;
 
 struct Case {
   const Op* op;
@@ -54,103 +51,6 @@ std::vector<const char*> variants_of(const Op& op) {
   for (const DeviceKernel& entry : cuda_kernels().list)
     if (entry.op == &op) names.push_back(entry.variant.name);
   return names;
-}
-
-void check(cudaError_t status) {
-  if (status != cudaSuccess) throw BackendError(cudaGetErrorString(status));
-}
-
-// Buffers on the device, one behind the other, with fences right up to their edges.
-class FencedDevice {
- public:
-  explicit FencedDevice(CudaBackend& backend) : backend_(backend) {}
-
-  // `beside`: bytes from an aligned address.
-  char* add(Bytes bytes, const void* from, unsigned char poison, Bytes beside = 0) {
-    const Bytes need = end_ + align_up(bytes + beside, kFence) + 2 * kFence;
-    if (need > size_) throw InternalError("[test] the device's buffers are too small");
-    char* data = memory() + end_ + kFence + beside;
-    check(cudaMemset(data - kFence, kMark, static_cast<size_t>(kFence)));
-    check(cudaMemset(data + bytes, kMark, static_cast<size_t>(kFence)));
-    if (bytes > 0 && from)
-      check(cudaMemcpy(data, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
-    if (bytes > 0 && !from) check(cudaMemset(data, poison, static_cast<size_t>(bytes)));
-    end_ = need;
-    return data;
-  }
-  void clear(Bytes wanted) {
-    end_ = 0;
-    if (wanted <= size_) return;
-    memory_.reset();
-    memory_ = backend_.reserve(align_up(wanted, 64 * kMiB));
-    backend_.synchronize();  // zeros are on their way
-    size_ = align_up(wanted, 64 * kMiB);
-  }
-  static std::vector<unsigned char> content(const char* data, Bytes bytes) {
-    std::vector<unsigned char> result(static_cast<size_t>(bytes));
-    if (bytes > 0) check(cudaMemcpy(result.data(), data, result.size(), cudaMemcpyDeviceToHost));
-    return result;
-  }
-  static bool intact(const char* data, Bytes bytes) {
-    for (const char* at : {data - kFence, data + bytes})
-      for (unsigned char byte : content(at, kFence))
-        if (byte != kMark) return false;
-    return true;
-  }
-
- private:
-  char* memory() const { return memory_->data(); }
-  CudaBackend& backend_;
-  std::unique_ptr<DeviceMemory> memory_;
-  Bytes size_ = 0, end_ = 0;
-};
-
-// What lies beside its aligned place by so many bytes; null: nothing.
-GuardedResult run_on_device(FencedDevice& buffers, Kernel& kernel, const Tensors& in,
-                            const Metas& out, unsigned char poison,
-                            std::span<const InOut> in_place = {},
-                            const Alignments* beside = nullptr) {
-  Bytes wanted = kernel.workspace_bytes + 4 * kFence;
-  for (const Tensor& tensor : in) wanted += tensor.meta().bytes() + 4 * kFence;
-  for (const Meta& meta : out) wanted += meta.bytes() + 4 * kFence;
-  buffers.clear(wanted);
-  std::vector<void*> ins, outs;
-  for (size_t i = 0; i < in.size(); ++i)
-    ins.push_back(
-        buffers.add(in[i].meta().bytes(), in[i].data(), poison, beside ? beside->in[i] : Bytes{0}));
-  for (size_t o = 0; o < out.size(); ++o)
-    outs.push_back(
-        buffers.add(out[o].bytes(), nullptr, poison, beside ? beside->out[o] : Bytes{0}));
-  const std::vector<void*> own = outs;
-  std::vector<bool> replaced(in.size());
-  for (const InOut& pair : in_place) {
-    outs[static_cast<size_t>(pair.out)] = ins[static_cast<size_t>(pair.in)];
-    replaced[static_cast<size_t>(pair.in)] = true;
-  }
-  char* workspace = buffers.add(kernel.workspace_bytes, nullptr, poison);
-  check(cudaDeviceSynchronize());
-  kernel.run(ins.data(), outs.data(), workspace);
-  check(cudaDeviceSynchronize());
-
-  GuardedResult result;
-  if (!FencedDevice::intact(workspace, kernel.workspace_bytes))
-    result.fault = "wrote outside its workspace";
-  for (size_t i = 0; i < ins.size(); ++i) {
-    const Bytes bytes = in[i].meta().bytes();
-    const char* data = static_cast<char*>(ins[i]);
-    if (!FencedDevice::intact(data, bytes))
-      result.fault = "wrote around input " + std::to_string(i);
-    if (!replaced[i] && bytes > 0 &&
-        std::memcmp(FencedDevice::content(data, bytes).data(), in[i].data(),
-                    static_cast<size_t>(bytes)) != 0)
-      result.fault = "changed input " + std::to_string(i);
-  }
-  for (size_t o = 0; o < outs.size(); ++o) {
-    if (!FencedDevice::intact(static_cast<char*>(own[o]), out[o].bytes()))
-      result.fault = "wrote outside output " + std::to_string(o);
-    result.out.push_back(FencedDevice::content(static_cast<char*>(outs[o]), out[o].bytes()));
-  }
-  return result;
 }
 
 class CudaConformance : public testing::TestWithParam<Case> {
@@ -382,46 +282,6 @@ TEST_P(CudaConformanceFree, Bfloat16) { check_narrow(Dtype::bfloat16, kBfloat16T
 TEST_P(CudaConformanceFree, Float16) { check_narrow(Dtype::float16, kFloat16Tolerance); }
 INSTANTIATE_TEST_SUITE_P(Ops, CudaConformanceFree, testing::ValuesIn(cases_of_cudnn()),
                          name_of_case);
-
-Tensor random_narrow(const Shape& shape, uint64_t seed) {
-  const Tensor tensor({Dtype::bfloat16, shape});
-  for (int64_t i = 0; i < shape.elements(); ++i) {
-    const uint32_t word = philox_block(philox_stream(seed, 0), 0, static_cast<uint64_t>(i))[0];
-    tensor.data_as<Bfloat16>()[i] = Bfloat16(static_cast<float>(word) * 0x1p-31f - 1);
-  }
-  return tensor;
-}
-
-// The library says nothing about gradients that lie where q, k and v are: many blocks at once show
-// whether one reads what another has written.
-TEST(CudaAttention, LongGradientInPlace) {
-  if (cuda_device_count() == 0) GTEST_SKIP() << "no GPU";
-  CudaBackend backend;
-  FencedDevice buffers(backend);
-  const Attrs attrs{{"heads", int64_t{12}}, {"causal", int64_t{1}}, {"packed", int64_t{1}}};
-  const Tensor qkv = random_narrow({8, 1024, 2304}, 1), dout = random_narrow({8, 1024, 768}, 2);
-  const Metas in{qkv.meta()}, out = kAttention.infer(in, attrs);
-  auto forward = prepare(kAttention, {backend, in, out, attrs});
-  const GuardedResult there = run_on_device(buffers, *forward, {qkv}, out, kNanPoison);
-  Tensors all{qkv};
-  for (size_t o = 0; o < out.size(); ++o) {
-    all.emplace_back(out[o]);
-    std::memcpy(all.back().data(), there.out[o].data(), there.out[o].size());
-  }
-  all.push_back(dout);
-  Metas metas;
-  for (const Tensor& tensor : all) metas.push_back(tensor.meta());
-  const Metas gradients = kAttentionGradient.infer(metas, attrs);
-  auto backward = prepare(kAttentionGradient, {backend, metas, gradients, attrs});
-  const GuardedResult apart = run_on_device(buffers, *backward, all, gradients, kNanPoison);
-  const InOut pair{0, 0};
-  for (int i = 0; i < 3; ++i) {
-    const GuardedResult placed =
-        run_on_device(buffers, *backward, all, gradients, kNanPoison, {&pair, 1});
-    EXPECT_EQ(placed.fault, "");
-    ASSERT_TRUE(placed.out == apart.out) << backward->key;
-  }
-}
 
 TEST(CudaCatalogue, HasAKernelOfEveryOp) {
   std::set<const Op*> have;

@@ -188,8 +188,10 @@ bool build_plan(CudaBackend& backend, cudnnHandle_t handle, DnnPlan& plan, bool 
 
 bool DnnGraph::build(bool exact, int64_t most_workspace) {
   State& s = *state_;
-  const std::string name =
-      "dnn" + s.words + (exact ? " exact " : " ") + std::to_string(most_workspace);
+  // Backends of one device share what is made, and may differ in determinism.
+  const std::string name = std::string("dnn") +
+                           (s.backend.deterministic() ? " deterministic" : "") + s.words +
+                           (exact ? " exact " : " ") + std::to_string(most_workspace);
   const auto make = [&]() -> std::shared_ptr<void> {
     if (!build_plan(s.backend, s.handle, *s.plan, exact, most_workspace)) return nullptr;
     return s.plan;

@@ -1,7 +1,5 @@
 #include "backend/cuda/cuda_backend.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <future>
 #include <map>
@@ -12,6 +10,7 @@
 #include "backend/cuda/cuda_libraries.h"
 #include "backend/cuda/device_holders.h"
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/dnn_handle.h"
 #include "backend/cuda/handle_lock.h"
 #include "backend/cuda/stay_copies.h"
 #include "base/error.h"
@@ -48,32 +47,6 @@ class CudaRecording final : public Recording {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// cuDNN's functions that a handle needs; the rest is cudnn-frontend's.
-struct DnnHandle {
-  void* handle = nullptr;
-  cudnnStatus_t (*destroy)(cudnnHandle_t) = nullptr;
-};
-
-DnnHandle make_dnn(void* library, cudaStream_t stream) {
-  DnnHandle dnn;
-  auto find = [&](const char* name) {
-    void* function = ::dlsym(library, name);
-    if (!function) throw BackendError("[cudnn] expected " + std::string(name) + ", received none");
-    return function;
-  };
-  auto create = reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t*)>(find("cudnnCreate"));
-  auto set_stream =
-      reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t, cudaStream_t)>(find("cudnnSetStream"));
-  dnn.destroy = reinterpret_cast<cudnnStatus_t (*)(cudnnHandle_t)>(find("cudnnDestroy"));
-  cudnnHandle_t handle = nullptr;
-  if (const cudnnStatus_t status = create(&handle); status != CUDNN_STATUS_SUCCESS)
-    throw BackendError("[cudnn] cudnnCreate: status " + std::to_string(status));
-  if (const cudnnStatus_t status = set_stream(handle, stream); status != CUDNN_STATUS_SUCCESS)
-    throw BackendError("[cudnn] cudnnSetStream: status " + std::to_string(status));
-  dnn.handle = handle;
-  return dnn;
-}
-
 cudaError_t count_devices(int& count) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) count = 0;
@@ -108,7 +81,7 @@ struct CudaBackend::State {
   cudaEvent_t reached = nullptr;               // by one of the streams, for the other one
   cudaEvent_t begin = nullptr, end = nullptr;  // of time_ms
   cublasLtHandle_t blas = nullptr;
-  DnnHandle dnn;
+  std::unique_ptr<DnnHandle> dnn;
   HandleLock dnn_lock;  // of its handle
   CudaLibraries libraries;
   std::unique_ptr<StayCopies> stays;
@@ -129,7 +102,7 @@ struct CudaBackend::State {
   ~State() {
     if (opening.valid()) opening.wait();
     stays.reset();
-    if (dnn.handle) dnn.destroy(static_cast<cudnnHandle_t>(dnn.handle));
+    dnn.reset();
     if (blas) libraries.blas_lt().destroy(blas);
     for (cudaEvent_t event : {begin, end, reached})
       if (event) cudaEventDestroy(event);
@@ -362,8 +335,8 @@ void* CudaBackend::dnn() const {
   use();
   void* library = s.libraries.dnn();
   const std::lock_guard lock(s.mutex);
-  if (!s.dnn.handle) s.dnn = make_dnn(library, s.stream);
-  return s.dnn.handle;
+  if (!s.dnn) s.dnn = std::make_unique<DnnHandle>(library, s.stream);
+  return s.dnn->get();
 }
 
 HandleLock& CudaBackend::dnn_lock() const { return state_->dnn_lock; }
