@@ -7,6 +7,7 @@
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
+#include "cli/help_text.h"
 #include "cli/mistakes.h"
 #include "cli/run_folder.h"
 #include "train/optimizers.h"
@@ -330,17 +331,8 @@ CLI::App* add_data_command(CLI::App& app, Texts& texts, DataOptions& options) {
 }  // namespace
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
-  CLI::App app{
-      "Plimsoll trains neural networks in exactly the memory that it planned before the first "
-      "step.\n\n"
-      "  plimsoll plan mnist-cnn --batch 256 --memory 128MiB    what will training use, and does "
-      "it fit?\n"
-      "  plimsoll train mnist-cnn --data fashion-mnist --epochs 5 --batch 64 --memory 128MiB\n"
-      "  plimsoll models                                        what can be trained\n"
-      "  plimsoll bench                                         how fast is it here\n"
-      "  plimsoll data photos --memory 64MiB                    how fast do the data come\n\n"
-      "Exit codes: 0 ok, 2 bad usage or input, 3 does not fit, 1 anything else.",
-      "plimsoll"};
+  CLI::App app{kAbout, "plimsoll"};
+  app.footer(kEnvironment);
   app.set_version_flag("--version", "plimsoll 0.1.0");
   CommandLine line;
   Texts texts, data_texts;
