@@ -200,11 +200,13 @@ class FakeDevice final : public Backend, public DeviceWork {
   }
   // Runs a kernel; the one that is to fail does not.
   void run_kernel(const std::function<void()>& work) {
+    ++ran;
     if (fault_in >= 0 && fault_in-- == 0) faulty_ = true;
     if (faulty_) return;
     work();
   }
   std::unique_ptr<DeviceMemory> reserve(Bytes bytes) override {
+    tell("reserve");
     if (bytes > free() || (refusals > 0 && refusals-- > 0))
       throw DoesNotFit("[memory] expected " + format_bytes(bytes) + ", received none");
     grown += std::exchange(grows, 0);
@@ -253,6 +255,7 @@ class FakeDevice final : public Backend, public DeviceWork {
   int misaligned = 0;  // calls so far whose kernels were told that a slice may lie anywhere
   bool deterministic = true;
   int chosen = 0;  // times that somebody wanted other kernels
+  int ran = 0;     // kernels
 
  private:
   static constexpr size_t kMostOps = 256;

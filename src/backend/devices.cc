@@ -26,12 +26,14 @@ class BackendSpace final : public DeviceSpace {
   }
   Bytes page() const override { return std::max(kPage, own_->granule()); }
   Bytes alignment() const override { return own_->alignment(); }
-  void* map(Bytes bytes) noexcept override try {
+  void* map(Bytes bytes) override try {
     auto memory = own_->reserve(bytes);
     void* data = memory->data();
     const std::lock_guard lock(mutex_);
     pages_.emplace(data, std::move(memory));
     return data;
+  } catch (const DeviceFault&) {
+    throw;  // of an op before; there may be room
   } catch (const std::exception&) {
     return nullptr;
   }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <bit>
 #include <charconv>
 
 #include "base/cache_folder.h"
@@ -77,6 +78,10 @@ CallFile read_calls(const std::string& path) {
   file.deterministic = number(take(text, '\n', path), path) != 0;
   for (Bytes* place : {&file.held, &file.alignment, &file.granule})
     *place = number(take(text, '\n', path), path);
+  for (const Bytes power : {file.alignment, file.granule})
+    if (power < 1 || power > kGiB || !std::has_single_bit(static_cast<uint64_t>(power)))
+      throw DataError("[calls] " + path + ": expected an alignment and a granule of 2^n bytes, " +
+                      "received " + std::to_string(power));
   while (!text.empty()) {
     KernelBook::Known call;
     call.workspace = number(take(text, '\t', path), path);

@@ -190,8 +190,9 @@ BackendError Executor::located(const DeviceFault& fault, bool exact) const {
     return BackendError("before this step's kernels" + received + fault.what() + kFaultRemedy);
   const bool one = begun_.first == begun_.last;
   if (exact && one) return BackendError(named(*begun_.first) + ": " + fault.what());
-  return BackendError((one ? "before or in " : named(*begun_.first) + " to ") +
-                      named(*begun_.last) + received + fault.what() + kFaultRemedy);
+  return BackendError((one || shares_ ? "before or in " : "") +
+                      (one ? "" : named(*begun_.first) + " to ") + named(*begun_.last) + received +
+                      fault.what() + kFaultRemedy);
 }
 
 void Executor::begin_times(StepTimes* times) const {

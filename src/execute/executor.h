@@ -91,7 +91,7 @@ class Executor {
   // and what fails is named. What the arena holds then is of no use.
   void warm_up();
   // From now on steps are launched as they were recorded here, unless they are timed or watched.
-  void record();
+  bool record();  // false: it does not
 
   // Runs all steps. A kernel's failure becomes a BackendError that names layer path and op; one
   // that a device tells of later, those between which it happened. `times`, timed_steps() entries,
@@ -108,7 +108,8 @@ class Executor {
   // Of a device's fault that its user hears of when he waits for a step: the same with the ops that
   // were under way. `exact`: there is one alone.
   BackendError located(const DeviceFault& fault, bool exact = false) const;
-  void waited() { begun_ = {}; }  // all that was begun is done
+  void waited() { begun_ = {}; }    // all that was begun is done
+  void share() { shares_ = true; }  // the device with others, whose work may be under way too
 
   void* input(size_t i) const { return inputs_[i]; }     // as graph.inputs
   const void* kept(size_t i) const { return kept_[i]; }  // as graph.keep
@@ -175,6 +176,7 @@ class Executor {
     const Node* first = nullptr;
     const Node* last = nullptr;
   } begun_;
+  bool shares_ = false;
   void begin(const Node& first, const Node& last) {
     if (!begun_.first) begun_.first = &first;
     begun_.last = &last;

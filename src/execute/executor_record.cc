@@ -10,12 +10,13 @@ constexpr size_t kWorthRecording = 4;  // steps; fewer are launched one by one
 
 }  // namespace
 
-void Executor::record() {
-  if (!device_ || one_by_one_) return;
+bool Executor::record() {
+  if (!device_ || one_by_one_) return false;
   Launches forward = record_steps(0, forward_), rest = record_steps(forward_, steps_.size());
   forward_launches_ = std::move(forward);  // both or none, where the device has no room for them
   rest_launches_ = std::move(rest);
   waited();  // nothing ran
+  return !forward_launches_.empty() || !rest_launches_.empty();
 }
 
 void Executor::launch(const Launches& launches) {

@@ -69,13 +69,13 @@ Tensor moved(const Tensor& tensor, const std::shared_ptr<DeviceSpace>& space) {
 }
 
 Tensors run_on(RuntimeDevice& device, const Op& op, const Tensors& in, const Attrs& attrs) {
-  const KernelCache::Found found = device.kernels.find(op, in, attrs);
-  Tensors there;
-  for (const Tensor& tensor : in) there.push_back(moved(tensor, device.space));
   auto named = [&](const std::string& text) {
     return BackendError("[" + std::string(op.name) + "] " + text);
   };
   try {
+    const KernelCache::Found found = device.kernels.find(op, in, attrs);
+    Tensors there;
+    for (const Tensor& tensor : in) there.push_back(moved(tensor, device.space));
     Tensors out = run_kernel(op, there, found->out, found->kernel.get(), device.memory);
     if (device.waits) device.space->backend().synchronize();
     return out;

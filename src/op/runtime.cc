@@ -55,18 +55,19 @@ KernelCache::Found Runtime::kernel(const Op& op, const Tensors& in, const Attrs&
   return kernels_.find(op, in, attrs);
 }
 
-RuntimeDevice::RuntimeDevice(std::shared_ptr<DeviceSpace> of, std::optional<Bytes> limit,
-                             std::shared_ptr<ValueMemory> host)
+RuntimeDevice::RuntimeDevice(std::shared_ptr<DeviceSpace> of, Backend& chooses,
+                             std::optional<Bytes> limit, std::shared_ptr<ValueMemory> host)
     : space(std::move(of)),
       memory(std::make_shared<ValueMemory>(limit, space)),
-      kernels(space->backend(), std::move(host), kMostKernels, kMostKernelBytes),
+      kernels(chooses, std::move(host), kMostKernels, kMostKernelBytes),
       waits(waits_behind_each_op()) {}
 
-RuntimeDevice& Runtime::device(const std::shared_ptr<DeviceSpace>& space) {
+RuntimeDevice& Runtime::device(const std::shared_ptr<DeviceSpace>& space, Backend* chooses) {
   for (const auto& known : devices_)
     if (known->space == space) return *known;
   return *devices_.emplace_back(
-      std::make_unique<RuntimeDevice>(space, limit_of(device_memory_, "device_memory"), memory_));
+      std::make_unique<RuntimeDevice>(space, chooses ? *chooses : space->backend(),
+                                      limit_of(device_memory_, "device_memory"), memory_));
 }
 
 MemoryFigures Runtime::device_memory() const {

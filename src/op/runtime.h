@@ -25,8 +25,8 @@ struct RuntimeOptions {
 
 // A device other than the processor, as a Runtime uses it.
 struct RuntimeDevice {
-  // `host`: what prepared kernels hold is charged to it.
-  RuntimeDevice(std::shared_ptr<DeviceSpace> of, std::optional<Bytes> limit,
+  // `chooses`: the backend of `of` whose kernels run. `host`: what they hold is charged to it.
+  RuntimeDevice(std::shared_ptr<DeviceSpace> of, Backend& chooses, std::optional<Bytes> limit,
                 std::shared_ptr<ValueMemory> host);
   std::shared_ptr<DeviceSpace> space;
   std::shared_ptr<ValueMemory> memory;
@@ -54,8 +54,9 @@ class Runtime {
   // Prepared for the call's operands and attributes, now or before.
   KernelCache::Found kernel(const Op& op, const Tensors& in, const Attrs& attrs);
 
-  // From the first value there until the Runtime ends.
-  RuntimeDevice& device(const std::shared_ptr<DeviceSpace>& space);
+  // From the first value there until the Runtime ends, with kernels that give the same bits in
+  // every run, unless whoever asks first has other ones.
+  RuntimeDevice& device(const std::shared_ptr<DeviceSpace>& space, Backend* chooses = nullptr);
   MemoryFigures device_memory() const;  // of all of them
 
  private:

@@ -71,6 +71,10 @@ CodeHeader header_of(const std::string& identity, std::string_view code) {
 }  // namespace
 
 std::vector<char> read_code(const std::string& path, const std::string& identity) {
+  constexpr uintmax_t kMost = 64 * kMiB;
+  std::error_code none;
+  if (const uintmax_t size = std::filesystem::file_size(path, none); none || size > kMost)
+    return {};
   std::ifstream file(path, std::ios::binary);
   CodeHeader header;
   if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return {};
@@ -116,6 +120,8 @@ std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source
         !code.empty())
       try {
         return load(std::move(code));
+      } catch (const DeviceFault&) {  // of an op before
+        throw;
       } catch (const BackendError&) {  // of no use here, whole as it is: it is made again
         ::unlink(path.c_str());
       }

@@ -21,9 +21,9 @@ class DeviceSpace {
   virtual Backend& backend_for(bool /*deterministic*/) { return backend_; }
   const std::string& name() const { return name_; }  // "cuda:0"
 
-  virtual Bytes page() const = 0;               // what it is given in
-  virtual Bytes alignment() const = 0;          // of a value, at least
-  virtual void* map(Bytes bytes) noexcept = 0;  // pages; null: there are none
+  virtual Bytes page() const = 0;       // what it is given in
+  virtual Bytes alignment() const = 0;  // of a value, at least
+  virtual void* map(Bytes bytes) = 0;   // pages; null: there are none
   virtual void unmap(void* data, Bytes bytes) noexcept = 0;
   // "1.0 GiB are free (process 7 holds 2.0 GiB)", for whoever got none; empty: it does not answer.
   virtual std::string room() const noexcept { return ""; }

@@ -81,7 +81,7 @@ size_t ValueMemory::class_of(Bytes bytes) const {
                              std::bit_width(static_cast<uint64_t>(smallest_)));
 }
 
-void* ValueMemory::map(Bytes bytes) noexcept {
+void* ValueMemory::map(Bytes bytes) {
   if (space_) return space_->map(bytes);
   void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -59,7 +59,7 @@ class ValueMemory {
  private:
   size_t class_of(Bytes bytes) const;
   Bytes cell_of(size_t size_class) const { return smallest_ << size_class; }
-  void* map(Bytes bytes) noexcept;
+  void* map(Bytes bytes);
   void unmap(void* data, Bytes bytes) noexcept;
   void* take_pages(Bytes bytes);
   void give_pages(void* data, Bytes bytes) noexcept;

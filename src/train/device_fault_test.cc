@@ -116,6 +116,11 @@ TEST_F(FaultyDevice, OpsOnValuesSayWhatWasUnderWay) {
   std::string text = error_of<BackendError>([&] { square(b); });
   EXPECT_EQ(text.find("[square] or an op before it: "), 0u) << text;
   expect_in(text, {kFault, "PLIMSOLL_SYNC=1"});
+  // That there is no memory is not what it says.
+  const Tensor large({Dtype::float32, {1024, 1024}});
+  text = error_of<BackendError>([&] { tanh(large); });
+  EXPECT_EQ(text.find("[tanh] or an op before it: "), 0u) << text;
+  expect_in(text, {kFault, "PLIMSOLL_SYNC=1"});
   text = error_of<BackendError>([&] { b.data(); });
   EXPECT_EQ(text.find(std::string("[device] ") + kName + ": "), 0u) << text;
   expect_in(text, {kFault, "PLIMSOLL_SYNC=1"});
@@ -143,6 +148,19 @@ TEST_F(FaultyDevice, FunctionsSayTheirName) {
   const std::string text = error_of<BackendError>([&] { twice(x_); });
   EXPECT_EQ(text.find("[function] twice: "), 0u) << text;
   expect_in(text, {kFault});
+  device_->mend();
+}
+
+TEST_F(FaultyDevice, FunctionsAreNotAloneThere) {
+  Runtime runtime({.threads = 1});
+  const auto scope = device(kName);
+  auto twice = pl::function([](const Tensor& x) { return tanh(tanh(x)); }, {.name = "twice"});
+  twice(x_).data();
+  device_->fault_in = 0;
+  const Tensor dead = square(x_);
+  const std::string text = error_of<BackendError>([&] { twice(x_); });
+  EXPECT_EQ(text.find("[function] twice: before or in "), 0u) << text;
+  expect_in(text, {kFault, "PLIMSOLL_SYNC=1"});
   device_->mend();
 }
 

@@ -167,6 +167,23 @@ TEST_F(OnDevice, StepsOpByOp) {
   EXPECT_EQ(held(), before);
 }
 
+TEST_F(OnDevice, StepsOpByOpRunTheKernelsThatTheModelChose) {
+  auto& fastest = static_cast<FakeDevice&>(space_->backend_for(false));
+  auto& same_bits_again = static_cast<FakeDevice&>(space_->backend());
+  for (const bool deterministic : {true, false}) {
+    const int before[] = {fastest.ran, same_bits_again.ran};
+    Sequential model(Shape{8}, {Dense(4)});
+    model.compile({.optimizer = SGD(),
+                   .loss = "mse",
+                   .run_eagerly = true,
+                   .device = kName,
+                   .deterministic = deterministic});
+    model.fit(pattern({8, 8}, 1), pattern({8, 4}, 2), {.verbose = 0});
+    EXPECT_EQ(fastest.ran > before[0], !deterministic);
+    EXPECT_EQ(same_bits_again.ran > before[1], deterministic);
+  }
+}
+
 TEST_F(OnDevice, StepsOpByOpStayWithinTheBudget) {
   auto make = [] {
     Sequential model(Shape{256}, {Dense(1024, {.activation = "gelu"}),

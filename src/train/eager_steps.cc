@@ -166,7 +166,7 @@ EagerSteps::EagerSteps(const SessionPlan& plan, std::shared_ptr<Variables> varia
   runtime_ = std::make_unique<Runtime>(RuntimeOptions{.memory = setup_->space ? "" : limit,
                                                       .threads = setup_->threads,
                                                       .device_memory = setup_->space ? limit : ""});
-  if (setup_->space) runtime_->device(setup_->space);
+  if (setup_->space) runtime_->device(setup_->space, setup_->chooses);
   for (Bytes bytes : bytes_) places_.push_back(std::make_shared<Buffer>(bytes));
   for (size_t s = 0; s < signatures; ++s) {
     const Graph& graph = plan.prepared[s].graph;

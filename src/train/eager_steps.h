@@ -18,6 +18,7 @@ struct EagerSetup {
   int threads = 1;
   std::optional<Bytes> limit;                    // of everything that steps compute and hold
   std::shared_ptr<DeviceSpace> space = nullptr;  // where they run; null: the processor
+  Backend* chooses = nullptr;                    // of it, whose kernels run
 };
 
 class EagerSteps {

@@ -159,6 +159,7 @@ class FunctionRun {
   }
 
   void step() {
+    executor_->waited();  // for its last call, or nobody knows
     try {
       executor_->step();
     } catch (const BackendError& error) {
@@ -188,6 +189,7 @@ class FunctionRun {
     places_ = std::move(places);
     executor_ = std::make_unique<Executor>(prepared_.graph, prepared_.plan, prepared_.kernels,
                                            ArenaView{nullptr, arena_, places_}, &backend_);
+    executor_->share();
   }
   void unbind() {
     executor_.reset();
@@ -202,11 +204,12 @@ class FunctionRun {
     const Bytes bytes = recording_bytes(executor_->timed_steps());
     if (!memory_->charge(bytes)) return;
     recorded_ = bytes;
+    bool recorded = false;
     try {
-      executor_->record();
+      recorded = executor_->record();
     } catch (const BackendError&) {
-      memory_->discharge(std::exchange(recorded_, 0));
     }
+    if (!recorded) memory_->discharge(std::exchange(recorded_, 0));
   }
   static std::string name_of(const std::shared_ptr<DeviceSpace>& space) {
     return space ? space->name() : "cpu";

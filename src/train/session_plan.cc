@@ -227,7 +227,8 @@ SessionPlan plan_session(const Network& network, const Compiled& compiled, Backe
                                                            .sample = sample,
                                                            .threads = backend.threads(),
                                                            .limit = {},
-                                                           .space = compiled.space});
+                                                           .space = compiled.space,
+                                                           .chooses = &backend});
     bound_eager(result, eager_bytes(graphs, *result.memory, compiled.space.get()), options.budget);
   }
   for (size_t s = 0; s < graphs.size(); ++s) {

@@ -65,6 +65,7 @@ unsigned own_process(const std::vector<DeviceHolder>& before,
 
 struct DeviceHolders::State {
   void* device = nullptr;  // NVML's; null: there is none
+  std::string why;         // there is none
   using Processes = int (*)(void*, unsigned*, NvmlProcess*);
   Processes processes = nullptr, drawing = nullptr;  // that compute, that show pictures
   std::vector<DeviceHolder> before;                  // the context
@@ -72,6 +73,7 @@ struct DeviceHolders::State {
 
   void open(int index) {
     void* library = open_first({"libnvidia-ml.so.1"});
+    why = library ? "NVML does not know this device" : "libnvidia-ml.so.1 was not found";
     if (!library) return;
     auto get = [&](const char* name, auto& to) {
       to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name));
@@ -158,8 +160,7 @@ Bytes DeviceHolders::others() const {
 }
 
 std::string DeviceHolders::others_text() const {
-  if (!state_->device)
-    return " (libnvidia-ml.so.1 was not found: what others hold counts as this process's)";
+  if (!state_->device) return " (" + state_->why + ": what others hold counts as this process's)";
   std::string text;
   for (const DeviceHolder& holder : state_->list()) {
     if (holder.process == (state_->own != 0 ? state_->own : this_process())) continue;

@@ -28,7 +28,7 @@ TEST(DeviceHolders, AreNoneWhereNobodyCanBeAsked) {
   DeviceHolders none(1000);
   none.find_own();
   EXPECT_EQ(none.others(), 0);
-  EXPECT_NE(none.others_text().find("libnvidia-ml.so.1"), std::string::npos);
+  EXPECT_NE(none.others_text().find("what others hold counts as"), std::string::npos);
 }
 
 TEST(DeviceHolders, AProcessIsKnownByWhatItTakes) {
