@@ -131,7 +131,8 @@ void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want
   if (state_.last && state_.last->first == wanted) plan_ = std::move(state_.last->second);
   state_.last.reset();
   if (plan_ && want_max_batch && !plan_->complete) plan_.reset();
-  if (plan_ && held_by_others() > state_.last_held) plan_.reset();  // they took more since then
+  // Others took more since then than its bill has. What is for the inputs ahead is not theirs.
+  if (plan_ && !backend.on_host() && held_by_others() > plan_->device.sum()) plan_.reset();
   if (!plan_) plan_ = plan_for(wanted, options);
   if (!plan_->complete && plan_->process() > system_limit(&backend)) {
     options.all = true;  // the message that follows names the smallest plan
@@ -227,9 +228,6 @@ void ModelCall::keep(Session session) {
   keep_plan(std::move(plan));
 }
 
-void ModelCall::keep_plan(SessionPlan plan) {
-  state_.last.emplace(key(batch_), std::move(plan));
-  state_.last_held = held_by_others();
-}
+void ModelCall::keep_plan(SessionPlan plan) { state_.last.emplace(key(batch_), std::move(plan)); }
 
 }  // namespace pl

@@ -70,7 +70,6 @@ struct ModelState : std::enable_shared_from_this<ModelState> {
   // The last call's plan and kernels, without memory to run in; so that predict in a loop plans
   // once. Dropped before anything else is planned, and (declared last) before the backend.
   std::optional<std::pair<PlanKey, SessionPlan>> last;
-  Bytes last_held = 0;  // by others in this process when it was left: of a device's memory
   // On a device, of a call for one batch: its session, memory and all, since recording it anew
   // takes longer than the step. Any other call lets go of it.
   std::optional<std::pair<PlanKey, Session>> held_session;
