@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
@@ -260,7 +261,13 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
     keep_known_calls(options.calls, options.deterministic, *setup.backend, *plan_options.memory);
   std::optional<Bytes> system;
   if (purpose == Purpose::train) system = system_limit(setup.backend.get());
-  grant_snapshot(setup.plan, snapshot, options.memory, system);
+  std::optional<Bytes> snapshot_room = system;
+  if (setup.plan.on_device) {  // the host's then; weights that are made already are of the bill
+    const bool made = setup.weights.valid() &&
+                      setup.weights.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    snapshot_room = host_room().least() + (made ? setup.plan.layout.bytes : 0);
+  }
+  grant_snapshot(setup.plan, snapshot, options.memory, snapshot_room);
   if (!setup.sample.resident) grant_ahead(setup.plan, options.memory, system);
   // Before the synthetic source exists: its size is the batch, and other batches are asked about.
   fill_report(options, plan_for, plan_options, most, purpose, setup);

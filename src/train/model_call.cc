@@ -138,7 +138,11 @@ void ModelCall::make_plan(const PlanKey& wanted, PlanOptions& options, bool want
     options.all = true;  // the message that follows names the smallest plan
     plan_ = plan_for(wanted, options);
   }
-  grant_snapshot(*plan_, snapshot_, budget_, system_limit(&backend));
+  Bytes snapshot_room = system_limit(&backend);
+  if (plan_->on_device)  // the host's then; state that is pinned there already is of the bill
+    snapshot_room =
+        host_room().least() + (state_.variables_here() ? state_.variables->pinned_bytes() : 0);
+  grant_snapshot(*plan_, snapshot_, budget_, snapshot_room);
   grant_ahead(*plan_, budget_, system_limit(&backend));
 }
 

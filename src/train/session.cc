@@ -49,8 +49,8 @@ void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget
                     std::optional<Bytes> system) {
   plan.snapshot = wanted;
   if (plan.on_device) {
-    const HostBill bill = host_bill(plan);
-    if (wanted > 0 && bill.sum() > host_room().least()) plan.snapshot = 0;
+    const Bytes room = system ? *system : host_room().least();
+    if (wanted > 0 && host_bill(plan).sum() > room) plan.snapshot = 0;
     return;
   }
   const Bytes process = plan.process();
