@@ -173,6 +173,8 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   if (report.on_device) {
     report.host_bill.pipeline = pipeline_bytes_;
     report.host_bill.callbacks = callback_bytes_;
+    if (state_.variables_here())  // which wait there while theirs is reserved
+      report.host_bill.copy = std::max(report.host_bill.copy, state_.variables->layout().bytes);
   }
   std::optional<Bytes> system;  // to be reserved, and not yet
   if (!want_max_batch && !session_) system = system_limit(&backend);

@@ -170,12 +170,21 @@ void Variables::set_slot(const std::string& path, double value) {
   if (found) written();
 }
 
-// Values wait on the host for the new reservations. What does not fit leaves them as they were.
+// Values wait on the host for the new reservations, in one copy with room for either layout. What
+// does not fit leaves them as they were.
 void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes kept) {
   settle();
   const Bytes before = device_memory_->bytes(), pinned_before = pinned_bytes();
-  Reservation next(layout.bytes);
-  if (kept > 0) std::memcpy(next.data(), at(0), static_cast<size_t>(kept));
+  const Bytes old_bytes = layout_.bytes;
+  if (copy_.bytes() < std::max(old_bytes, layout.bytes)) {
+    copy_ = Reservation();  // before the next: the device has the values
+    Reservation next(std::max(old_bytes, layout.bytes));
+    device_->copy_out(next.data(), device_memory_->data(), on_device());
+    device_->synchronize();
+    if (pinned_)
+      std::memcpy(next.data() + on_device(), pinned_->data(), static_cast<size_t>(pinned_before));
+    copy_ = std::move(next);
+  }
   auto reserve = [&](Bytes bytes, Bytes pinned) {
     device_memory_.reset();
     pinned_.reset();
@@ -194,7 +203,7 @@ void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes 
       }
       throw;
     }
-  copy_ = std::move(next);
+  if (kept < old_bytes) std::memset(copy_.data() + kept, 0, static_cast<size_t>(old_bytes - kept));
   layout_ = layout;
   written();
 }
