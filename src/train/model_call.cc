@@ -177,7 +177,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
       report.host_bill.copy = std::max(report.host_bill.copy, state_.variables->layout().bytes);
   }
   std::optional<Bytes> system;  // to be reserved, and not yet
-  if (!want_max_batch && !session_) system = system_limit(&backend);
+  if (!want_max_batch && !session_ && !needs_.asks) system = system_limit(&backend);
   judge(
       report, [&](int64_t batch, const PlanOptions& other) { return plan_for(key(batch), other); },
       options, needs_.data ? needs_.data->size() : kLargestBatch, want_max_batch, system);

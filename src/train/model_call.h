@@ -26,6 +26,7 @@ class ModelCall {
     Bytes extra_bytes = 0;  // that the caller holds besides
     Switches switches = {};
     std::vector<CallbackRef> callbacks = {};
+    bool asks = false;  // nothing will be reserved: what the machine has room for does not matter
   };
   // Builds the network if need be; throws UserError or DataError when data and model do not match.
   ModelCall(ModelState& state, const Needs& needs);

@@ -20,8 +20,10 @@ WhatIfReport ask(const ModelCall& call, const Network& network,
 WhatIfReport Model::what_if(const SummaryOptions& options) {
   state_->require_built("what_if");
   state_->require_compiled("what_if");
-  ModelCall call(
-      *state_, {.kind = StepKind::train, .batch = options.batch_size, .threads = options.threads});
+  ModelCall call(*state_, {.kind = StepKind::train,
+                           .batch = options.batch_size,
+                           .threads = options.threads,
+                           .asks = true});
   call.plan(options.memory, false);
   WhatIfReport report = ask(call, state_->network, options.what_if);
   call.keep_plan();
@@ -31,8 +33,10 @@ WhatIfReport Model::what_if(const SummaryOptions& options) {
 std::string Model::summary(const SummaryOptions& options) {
   state_->require_built("summary");
   if (!state_->compiled) return summarize(state_->name, state_->network, nullptr, nullptr, {});
-  ModelCall call(
-      *state_, {.kind = StepKind::train, .batch = options.batch_size, .threads = options.threads});
+  ModelCall call(*state_, {.kind = StepKind::train,
+                           .batch = options.batch_size,
+                           .threads = options.threads,
+                           .asks = true});
   const PlanReport report = call.plan(options.memory, false);
   std::string text =
       summarize(state_->name, state_->network, &*state_->compiled, &call.session_plan(), report);
