@@ -212,8 +212,12 @@ void require_room(const PlanReport& report, Bytes held, const Backend* backend) 
     return;
   }
   const HostRoom room = host_room();
+  if (const Bytes limit = system_limit(); !report.fits && report.process > limit)
+    throw DoesNotFit("[reserve] expected " + format_bytes(report.process) + " for the process, " +
+                     room.tightest() + " has room for " + format_bytes(limit) +
+                     " with what it holds already\n" + explain(report));
   const Bytes needed = report.arena + report.snapshot - held;
-  if (!report.fits || needed > room.least())
+  if (needed > room.least())
     throw DoesNotFit("[reserve] expected " + format_bytes(needed) + " of free memory, " +
                      room.tightest() + " has room for " + format_bytes(room.least()) + "\n" +
                      explain(report));
