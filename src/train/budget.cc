@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "train/device_full.h"
 
 namespace pl {
 namespace {
@@ -225,6 +226,8 @@ void require_room(const PlanReport& report, Bytes held, const Backend* backend) 
 
 DoesNotFit refused(const DoesNotFit& error, const PlanReport& report, const Backend* backend) {
   std::string text = error.what() + std::string("\n");
+  if (on_device(backend) && !dynamic_cast<const DeviceFull*>(&error))
+    return DoesNotFit(error.what());  // the host's memory, which no plan of the device is about
   if (on_device(backend))
     text += "  what the device has room for now: " + std::string(report.words.memory) +
             both(system_limit(backend)) + "\n";

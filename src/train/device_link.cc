@@ -4,6 +4,7 @@
 
 #include "backend/device_work.h"
 #include "base/error.h"
+#include "train/device_full.h"
 
 namespace pl {
 
@@ -41,7 +42,7 @@ DeviceLink::DeviceLink(Backend& device, std::vector<const Graph*> graphs, Bytes 
   staging_ = device.reserve_staging(most);
   if (ahead == 0) return;
   check(ahead >= inputs && device_work(device), "room for the next step's inputs");
-  ahead_ = device.reserve(ahead);
+  ahead_ = reserve_on(device, ahead);
   ahead_staging_ = device.reserve_staging(inputs);
 }
 

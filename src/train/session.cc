@@ -9,6 +9,7 @@
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
 #include "execute/call_file.h"
+#include "train/device_full.h"
 #include "train/device_link.h"
 #include "train/eager_steps.h"
 
@@ -171,7 +172,7 @@ void Session::start_device() {
                  .host = variables_->pinned(),
                  .host_at = plan_.layout.bytes - plan_.host_bytes};
   if (variables_->capacity() < plan_.arena) {
-    device_transient_ = device.reserve(plan_.arena - plan_.layout.bytes);
+    device_transient_ = reserve_on(device, plan_.arena - plan_.layout.bytes);
     view.transient = device_transient_->data();
   }
   if (plan_.away > 0) {

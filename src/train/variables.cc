@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "train/device_full.h"
 
 namespace pl {
 
@@ -24,7 +25,7 @@ Variables::Variables(VariableLayout layout, Bytes capacity)
 Variables::Variables(VariableLayout layout, Bytes arena, Backend& device, Bytes host)
     : layout_(std::move(layout)),
       device_(device.on_host() ? nullptr : &device),
-      device_memory_(device.reserve(arena - host)),
+      device_memory_(reserve_on(device, arena - host)),
       pinned_(host > 0 ? device.reserve_staging(host) : nullptr) {
   check(device_ != nullptr, "memory of a device");
 }
@@ -32,7 +33,7 @@ Variables::Variables(VariableLayout layout, Bytes arena, Backend& device, Bytes 
 // Where they had no room when they moved last, and wait on the host.
 void Variables::settle() const {
   if (!device_ || device_memory_) return;
-  device_memory_ = device_->reserve(layout_.bytes);
+  device_memory_ = reserve_on(*device_, layout_.bytes);
   device_->copy_in(device_memory_->data(), copy_.data(), layout_.bytes);
   device_->synchronize();
 }
@@ -188,7 +189,7 @@ void Variables::adopt_on_device(const VariableLayout& layout, Bytes host, Bytes 
   auto reserve = [&](Bytes bytes, Bytes pinned) {
     device_memory_.reset();
     pinned_.reset();
-    device_memory_ = device_->reserve(bytes);
+    device_memory_ = reserve_on(*device_, bytes);
     if (pinned > 0) pinned_ = device_->reserve_staging(pinned);
   };
   if (layout.bytes - host != before || host != pinned_before) try {
