@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 
 #include "backend/devices.h"
@@ -10,7 +11,9 @@
 #include "tests/fake_device.h"
 #include "tests/messages.h"
 #include "tests/patterns.h"
+#include "train/budget.h"
 #include "train/device_footprint.h"
+#include "train/device_full.h"
 #include "train/train_state.h"
 
 namespace pl::device_bill_test {
@@ -154,6 +157,94 @@ TEST_F(DeviceBillTest, KeptPlansKnowWhoCameSince) {
     EXPECT_LE(beside.measured_process, beside.planned_process);
     EXPECT_GE(beside.planned_process, alone.planned_process + 8 * kMiB);
   }
+}
+
+// Takes 64 MiB of the device in the first epoch, and keeps them.
+struct Keeps : Callback {
+  void on_epoch_end(int64_t, Logs&) override {
+    const auto scope = device(kName);
+    if (!kept) kept = fill({4096, 4096}, 1);
+  }
+  std::optional<Tensor> kept;
+};
+
+TEST_F(DeviceBillTest, KeptPlansKnowWhatACallbackTook) {
+  const Tensor x = pattern({256, 64}, 1), y = pattern({256, 4}, 2);
+  Runtime runtime({.threads = 1});
+  Sequential model = wide_net(64);
+  const auto keeps = std::make_shared<Keeps>();
+  FitOptions options{.batch_size = 64, .verbose = 0};
+  options.callbacks = {keeps};
+  const History first = model.fit(x, y, options), second = model.fit(x, y, options);
+  EXPECT_GE(second.planned_process, first.planned_process + 64 * kMiB);
+  EXPECT_LE(second.measured_process, second.planned_process);
+  EXPECT_EQ(model.fit(x, y, options).planned_process, second.planned_process);
+  // The budget of a plan that was made without it.
+  keeps->kept.reset();
+  options.memory = first.planned_process + kMiB;
+  Sequential other = wide_net(64);
+  other.fit(x, y, options);
+  expect_part(message_of([&] { other.fit(x, y, options); }), "[plan] expected a plan within");
+}
+
+TEST_F(DeviceBillTest, KeptPlansStayWhileTheirBillCoversWhatIsHeld) {
+  const Tensor x = pattern({256, 64}, 1), y = pattern({256, 4}, 2);
+  Runtime runtime({.threads = 1});
+  Sequential model = wide_net(64);
+  const FitOptions options{.batch_size = 64, .verbose = 0};
+  const History first = model.fit(x, y, options);
+  EXPECT_EQ(model.fit(x, y, options).planned_process, first.planned_process);
+  const auto scope = device(kName);
+  const Tensor page = fill({1024}, 1);
+  const History beside = model.fit(x, y, options);
+  EXPECT_EQ(beside.planned_process, first.planned_process) << "planned anew, with the page";
+  EXPECT_LE(beside.measured_process, beside.planned_process);
+}
+
+TEST_F(DeviceBillTest, TheHostsRefusalHasNoRemediesOfTheDevice) {
+  const PlanReport report = wide_net(64).plan({.batch_size = 8});
+  EXPECT_STREQ(refused(DoesNotFit("the host's"), report, fake_.get()).what(), "the host's");
+  expect_part(refused(DeviceFull("its own"), report, fake_.get()).what(),
+              "its own\n  what the device has room for now: ");
+}
+
+TEST_F(DeviceBillTest, TheSnapshotsRoomIsTheHostsWithWhatThePlanHasThere) {
+  SessionPlan plan;
+  plan.on_device = true;
+  plan.host_bytes = 4 * kGiB;
+  grant_snapshot(plan, kGiB, std::nullopt, 5 * kGiB);
+  EXPECT_EQ(plan.snapshot, kGiB);
+  grant_snapshot(plan, kGiB, std::nullopt, 5 * kGiB - 1);
+  EXPECT_EQ(plan.snapshot, 0);
+}
+
+TEST_F(DeviceBillTest, VariablesThatWaitOnTheHostAreOfItsBill) {
+  const Tensor x = pattern({64, 64}, 1), y = pattern({64, 4}, 2);
+  const FitOptions options{.batch_size = 64, .verbose = 0};
+  Sequential model = wide_net(64);
+  model.compile({.optimizer = Adam(), .loss = "mse", .device = kName});
+  const Bytes with_slots = model.plan(x, y, options).persistent;
+  model.fit(x, y, options);
+  model.compile({.optimizer = SGD(), .loss = "mse", .device = kName});
+  const PlanReport plan = model.plan(x, y, options);
+  EXPECT_LT(plan.persistent, with_slots);
+  EXPECT_EQ(plan.host_bill.copy, with_slots);
+  // A reservation that fails leaves weights as they were.
+  const Tensors before = model.get_weights();
+  fake_->refusals = 1;
+  EXPECT_THROW(model.fit(x, y, options), DoesNotFit);
+  const Tensors after = model.get_weights();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(same_bits(before[i], after[i])) << i;
+}
+
+TEST(ProcessRoomTest, WhatDoesNotFitIsTheFigureThatWasCompared) {
+  PlanReport report;
+  report.fits = false;
+  report.arena = kMiB;
+  report.process = system_limit() + 1024 * kGiB;
+  const std::string text = message_of([&] { require_room(report); });
+  expect_part(text, "[reserve] expected " + format_bytes(report.process) + " for the process, ");
+  expect_part(text, " with what it holds already");
 }
 
 TEST_F(DeviceBillTest, BitsAreTheDevicesToo) {
