@@ -124,7 +124,8 @@ std::vector<std::string> log_names(const SessionPlan& plan);
 std::vector<std::string> test_log_names(const SessionPlan& plan);  // in evaluation
 
 // Grants the snapshot if the plan with it is within the budget and the system's limit; on a device,
-// if the host has room for it beside all that the plan keeps there.
+// if it and all that the plan keeps on the host are within `system`, the host's then: what is free
+// and what it holds of these already.
 void grant_snapshot(SessionPlan& plan, Bytes wanted, std::optional<Bytes> budget,
                     std::optional<Bytes> system);
 
