@@ -56,7 +56,7 @@ class FunctionRun {
             .recorded = recorded_ > 0};
   }
 
-  FunctionCore::Results run(const Tensors& arguments) {
+  FunctionCore::Results run(const Tensors& arguments) try {
     if (transient() + results_ > memory_->room()) plan();
     runtime_->backend().use();
     // Whatever may be refused comes before the first kernel: nothing is half done.
@@ -79,6 +79,9 @@ class FunctionRun {
     for (const HostInput& input : traced_.host)
       if (input.after) input.after();
     return {std::move(results), traced_.names};
+  } catch (const DeviceFault& fault) {
+    throw BackendError("[function] " + name_ + ": before or in it: expected kernels that end, " +
+                       "received " + fault.what() + kFaultRemedy);
   }
 
  private:
