@@ -172,19 +172,17 @@ TEST_F(DeviceBillTest, KeptPlansKnowWhatACallbackTook) {
   const Tensor x = pattern({256, 64}, 1), y = pattern({256, 4}, 2);
   Runtime runtime({.threads = 1});
   Sequential model = wide_net(64);
-  const auto keeps = std::make_shared<Keeps>();
   FitOptions options{.batch_size = 64, .verbose = 0};
-  options.callbacks = {keeps};
-  const History first = model.fit(x, y, options), second = model.fit(x, y, options);
-  EXPECT_GE(second.planned_process, first.planned_process + 64 * kMiB);
-  EXPECT_LE(second.measured_process, second.planned_process);
-  EXPECT_EQ(model.fit(x, y, options).planned_process, second.planned_process);
-  // The budget of a plan that was made without it.
-  keeps->kept.reset();
-  options.memory = first.planned_process + kMiB;
-  Sequential other = wide_net(64);
-  other.fit(x, y, options);
-  expect_part(message_of([&] { other.fit(x, y, options); }), "[plan] expected a plan within");
+  const Bytes alone = model.fit(x, y, options).planned_process;
+  options.callbacks = {std::make_shared<Keeps>()};
+  options.memory = alone + kMiB;
+  model.fit(x, y, options);
+  expect_part(message_of([&] { model.fit(x, y, options); }), "[plan] expected a plan within");
+  options.memory = {};
+  const History beside = model.fit(x, y, options);
+  EXPECT_GE(beside.planned_process, alone + 64 * kMiB);
+  EXPECT_LE(beside.measured_process, beside.planned_process);
+  EXPECT_EQ(model.fit(x, y, options).planned_process, beside.planned_process);
 }
 
 TEST_F(DeviceBillTest, KeptPlansStayWhileTheirBillCoversWhatIsHeld) {
