@@ -25,7 +25,7 @@ class OnDevice : public ::testing::Test {
   std::shared_ptr<DeviceSpace> space_;
 };
 
-inline Tensor labels(Dim count, int64_t below) {
+inline Tensor spread_labels(Dim count, int64_t below) {
   Tensor y({Dtype::int32, {count}});
   for (int64_t i = 0; i < count; ++i)
     y.data_as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % below);

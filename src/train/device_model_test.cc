@@ -29,7 +29,7 @@ Trained train(Model model, const std::string& where, Budget memory = {}) {
                  .loss = "sparse_categorical_crossentropy",
                  .metrics = {"accuracy"},
                  .device = where});
-  const Tensor x = pattern({40, 6, 6, 1}, 1), y = labels(40, 5);
+  const Tensor x = pattern({40, 6, 6, 1}, 1), y = spread_labels(40, 5);
   FitOptions options{.batch_size = 8, .epochs = 2, .verbose = 0, .memory = memory, .threads = 1};
   options.validation_split = 0.2;
   model.fit(x, y, options);
@@ -121,7 +121,7 @@ TEST_F(OnDevice, WeightsMoveWithCompileAndSurviveFiles) {
   char folder[] = "/tmp/plimsoll-device-XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);
   const std::string file = std::string(folder) + "/w.safetensors";
-  const Tensor x = pattern({16, 6, 6, 1}, 1), y = labels(16, 5);
+  const Tensor x = pattern({16, 6, 6, 1}, 1), y = spread_labels(16, 5);
   auto compile = [](Model& model, const char* where) {
     model.compile(
         {.optimizer = Adam(), .loss = "sparse_categorical_crossentropy", .device = where});
@@ -188,7 +188,7 @@ TEST_F(OnDevice, ModelsRunOnValuesThere) {
     model.compile({.optimizer = Adam({.learning_rate = 0.01}),
                    .loss = "sparse_categorical_crossentropy",
                    .device = where});
-    const Tensor x = pattern({8, 6, 6, 1}, 1), y = labels(8, 5);
+    const Tensor x = pattern({8, 6, 6, 1}, 1), y = spread_labels(8, 5);
     for (int step = 0; step < 3; ++step) {
       GradientTape tape;
       const Tensor p = model(x, true);
@@ -208,7 +208,7 @@ TEST_F(OnDevice, ModelsRunOnValuesThere) {
 }
 
 TEST_F(OnDevice, CallsForOneBatchKeepTheirSession) {
-  const Tensor x = pattern({8, 6, 6, 1}, 1), y = labels(8, 5);
+  const Tensor x = pattern({8, 6, 6, 1}, 1), y = spread_labels(8, 5);
   auto run = [&](const char* where) {
     Sequential model = small_net();
     model.compile(

@@ -11,7 +11,7 @@ namespace pl::test::device_room_test {
 namespace {
 
 TEST_F(OnDevice, ActivationsLeaveForTheHostWhereTheBudgetAsksForIt) {
-  const Tensor x = pattern({64, 32, 32, 3}, 1), y = labels(64, 10);
+  const Tensor x = pattern({64, 32, 32, 3}, 1), y = spread_labels(64, 10);
   auto model_of = [&] {
     std::vector<LayerRef> layers;
     for (int i = 0; i < 6; ++i) layers.push_back(Conv2D(16, {3, 3}, {.activation = "tanh"}));
@@ -44,7 +44,7 @@ TEST_F(OnDevice, ActivationsLeaveForTheHostWhereTheBudgetAsksForIt) {
 }
 
 TEST_F(OnDevice, OptimiserStateLiesOnTheHostWhereTheBudgetAsksForIt) {
-  const Tensor x = pattern({64, 256}, 1), y = labels(64, 10);
+  const Tensor x = pattern({64, 256}, 1), y = spread_labels(64, 10);
   auto model_of = [&] {
     Sequential model(Shape{256},
                      {Dense(1024, {.activation = "relu"}), Dense(10, {.activation = "softmax"})});
@@ -88,7 +88,7 @@ TEST_F(OnDevice, OptimiserStateLiesOnTheHostWhereTheBudgetAsksForIt) {
 }
 
 TEST_F(OnDevice, WeightsOutliveADeviceThatHasNoRoomForThem) {
-  const Tensor x = pattern({32, 16}, 1), y = labels(32, 4);
+  const Tensor x = pattern({32, 16}, 1), y = spread_labels(32, 4);
   Sequential model(Shape{16}, {Dense(8, {.activation = "relu"}), Dense(4)});
   const auto loss = losses::SparseCategoricalCrossentropy({.from_logits = true});
   model.compile({.optimizer = SGD(), .loss = loss, .device = kName});
@@ -105,7 +105,7 @@ TEST_F(OnDevice, WeightsOutliveADeviceThatHasNoRoomForThem) {
 }
 
 TEST_F(OnDevice, KeptPlansMakeRoomForModelsThatCameSince) {
-  const Tensor x = pattern({64, 64}, 1), y = labels(64, 4);
+  const Tensor x = pattern({64, 64}, 1), y = spread_labels(64, 4);
   auto model_of = [&](int64_t units) {
     Sequential model(Shape{64}, {Dense(units, {.activation = "tanh"}), Dense(4)});
     model.compile({.optimizer = SGD(),

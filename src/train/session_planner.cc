@@ -221,10 +221,11 @@ void SessionPlanner::fill(SessionPoint& point) const {
   point.split = first.split;
   point.bands = first.bands;
   point.recomputed = first.recomputed;
-  // A body is recorded once. Copies are branches of a recording: 20 to 24 of them held 4 MiB.
-  constexpr size_t kLaunchesOfACopy = 32;
+  // A body is recorded once. Copies are branches of a recording: 20 to 24 of them held 4 MiB,
+  // hundreds no more.
+  constexpr size_t kLaunchesOfACopy = 32, kMostForCopies = 1024;
   const size_t launches =
-      bill.nodes + kLaunchesOfACopy * copies +
+      bill.nodes + copies + std::min(kLaunchesOfACopy * copies, kMostForCopies) +
       static_cast<size_t>(point.recomputed.values / std::max<int64_t>(1, point.split));
   const Footprint beside = footprint_of(bill, point.arena, launches, point.host_bytes, point.away);
   point.fixed = beside.fixed;
