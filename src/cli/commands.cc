@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/processor.h"
 
 namespace pl {
 
@@ -23,6 +24,7 @@ int dispatch(const CommandLine& line) {
 
 int run_command(const std::vector<std::string>& arguments) {
   try {
+    limit_simd();  // a wrong word in the environment is refused by every command
     const int code = dispatch(parse_command_line(arguments));
     // An answer that nobody received is not an answer.
     if (std::fflush(stdout) != 0 || std::ferror(stdout))

@@ -20,6 +20,10 @@ inline constexpr const char* kEnvironment =
     "~/.cache/plimsoll]\n"
     "  PLIMSOLL_COSTS=nominal      plan with the times of no machine in particular: the same plan "
     "everywhere\n"
+    "  PLIMSOLL_THREADS=N          the default of --threads, instead of all cores\n"
+    "  PLIMSOLL_SIMD=LEVEL         amx, bf16, avx512, avx2 or sse4: use this and nothing newer, "
+    "as an\n"
+    "                              older processor does\n"
     "  PLIMSOLL_SYNC=1             on a GPU, wait for every op, so that one that fails is named\n"
     "  PLIMSOLL_CUDA_LIBRARY       where libplimsoll_cuda.so is, if not beside the program\n"
     "  NO_COLOR                    no colours";

@@ -110,7 +110,7 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--on-error",
        "stop at an image that is damaged, or skip: the next good one takes its place, and it is "
        "named and counted [stop]");
-  text("--threads", "threads of the computation [all cores]");
+  text("--threads", "threads of the computation [$PLIMSOLL_THREADS, all cores]");
   text("--epochs", "passes over the data [1]");
   text("--steps", "stop after so many steps [synthetic: 100]");
   text("--seed", "of weights, shuffling, dropout and synthetic data [0]");
@@ -318,7 +318,7 @@ CLI::App* add_data_command(CLI::App& app, Texts& texts, DataOptions& options) {
            {"--memory",
             "the most that the pipeline may hold [64MiB, or the least that it runs in]"},
            {"--input", "images are brought to this size [224x224x3]"},
-           {"--threads", "threads that read and decode [all cores]"},
+           {"--threads", "threads that read and decode [$PLIMSOLL_THREADS, all cores]"},
            {"--seed", "of the order [0]"},
            {"--on-error",
             "stop at a damaged sample, or skip it: skipped ones are counted and named [stop]"},
@@ -349,7 +349,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   models->add_flag("--json", line.models.json, "print JSON");
   auto* bench = app.add_subcommand("bench", "Time kernels and steps on this machine.");
   bench->add_option("filter", line.bench.filter, "only names that contain this")->type_name("");
-  bench->add_option("--threads", bench_threads, "threads [all cores]")
+  bench->add_option("--threads", bench_threads, "threads [$PLIMSOLL_THREADS, all cores]")
       ->type_name("")
       ->check(not_empty, "", "");
   bench->add_flag("--json", line.bench.json, "print JSON");

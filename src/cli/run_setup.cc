@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_library.h"
 #include "base/error.h"
+#include "base/processor.h"
 #include "cli/costs.h"
 #include "cli/data_source.h"
 #include "data/cifar.h"
@@ -31,8 +31,7 @@ Sources open_images(const RunOptions& options, const std::vector<std::string>& s
     throw DataError("[data] " + options.data +
                     ": expected a model of colour images for a folder of them, received one that " +
                     "reads samples " + input.text() + "; --input takes another size");
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  const int threads = options.threads > 0 ? options.threads : cores;
+  const int threads = options.threads > 0 ? options.threads : default_threads();
   const OnError on_error = options.skip_errors ? OnError::skip : OnError::stop;
   const ImageSize size{input[0], input[1]};
   Sources sources;

@@ -1,9 +1,8 @@
 // What surrounds the process: thread settings, another instruction set, closed pipes, limits. None
 // of it may change numbers silently, break the budget, or end in a signal.
-#include <cstdlib>
-
 #include "tests/end_to_end/command.h"
 #include "tests/places.h"
+#include "tests/setting.h"
 
 namespace pl::test::environment_test {
 namespace {
@@ -15,16 +14,6 @@ Finished shell(const std::string& line) {
   ::setenv("FOLDER", (folder / "").c_str(), 1);
   return run_words({"/bin/sh", "-c", line}, folder);
 }
-
-// Sets a variable for the commands of one test.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Setting() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 TEST(Environment, ATeamSmallerThanAskedForIsRefused) {
   for (const char* name : {"OMP_THREAD_LIMIT", "OMP_MAX_ACTIVE_LEVELS"}) {
@@ -38,8 +27,8 @@ TEST(Environment, ATeamSmallerThanAskedForIsRefused) {
 // Without AVX-512 the library runs other code and packs operands on the heap: the bound must hold.
 TEST(Environment, OtherInstructionSetsStayBelowThePlan) {
   if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
-  for (const char* isa : {"AVX2", "SSE41"}) {
-    const Setting setting("ONEDNN_MAX_CPU_ISA", isa);
+  for (const char* isa : {"avx2", "sse4"}) {
+    const Setting setting("PLIMSOLL_SIMD", isa);
     for (const Words& words :
          {Words{"mlp"}, Words{"mlp", "--batch", "2048"}, Words{"mnist-cnn", "--batch", "256"},
           Words{"small-cnn", "--batch", "8"}, Words{"gpt-tiny", "--batch", "2"}}) {
@@ -65,6 +54,43 @@ TEST(Environment, WithoutUserfaultfdThePlanHolds) {
     const int64_t planned = integer_at(done.event("plan"), "process_bytes");
     EXPECT_LE(done.peak, planned) << model;
     EXPECT_GE(done.peak, planned - 6 * kMiB) << model;
+  }
+}
+
+TEST(Environment, ThreadsHaveADefault) {
+  const auto planned = [](const Words& more) {
+    Words words{"plan", "mlp", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return integer_at(plimsoll(words).lines().at(0), "threads");
+  };
+  const Setting setting("PLIMSOLL_THREADS", "3");
+  EXPECT_EQ(planned({}), 3);
+  EXPECT_EQ(planned({"--threads", "1"}), 1);
+  for (const char* wrong : {"0", "1025", "two", "2 ", "-1", "99999999999999999999"}) {
+    const Setting bad("PLIMSOLL_THREADS", wrong);
+    const Finished done = plimsoll({"plan", "mlp"});
+    EXPECT_EQ(done.exit, 2) << wrong;
+    EXPECT_NE(done.err.find("PLIMSOLL_THREADS"), std::string::npos) << done.err;
+  }
+}
+
+// Hidden instructions are those of the library and of our own kernels: a plan's numerics differ
+// from level to level, as far down as this machine goes.
+TEST(Environment, InstructionsCanBeHidden) {
+  const auto numerics = [](const char* level) {
+    const Setting setting("PLIMSOLL_SIMD", level);
+    const Finished done = plimsoll({"plan", "mnist-cnn", "--json"});
+    EXPECT_EQ(done.exit, 0) << done.err;
+    return done.lines().at(0).at("numerics", "plan").as_string("numerics");
+  };
+  EXPECT_NE(numerics("sse4"), numerics("avx2"));
+  for (const char* wrong : {"AVX2", "avx", "avx2 "}) {
+    const Setting bad("PLIMSOLL_SIMD", wrong);
+    for (const Words& words : {Words{"plan", "mlp"}, Words{"models"}}) {
+      const Finished done = plimsoll(words);
+      EXPECT_EQ(done.exit, 2) << wrong;
+      EXPECT_NE(done.err.find("amx, bf16, avx512, avx2 or sse4"), std::string::npos) << done.err;
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "backend/cpu/onednn.h"
 #include "base/file.h"
 #include "tests/places.h"
 
@@ -95,7 +96,13 @@ TEST(Examples, Generator) {
 
 TEST(Examples, MixedPrecision) {
   const std::string text = output_of("mixed_precision");
-  EXPECT_LT(number_behind(text, "mixed_bfloat16 "), 0.75 * number_behind(text, "float32 ")) << text;
+  // Without instructions for bfloat16 products work on widened copies, which are planned too.
+  if (onednn_multiplies(Dtype::bfloat16)) {
+    EXPECT_LT(number_behind(text, "mixed_bfloat16 "), 0.75 * number_behind(text, "float32 "))
+        << text;
+  } else {
+    std::puts("bfloat16 is not native here: its memory is not compared with float32's");
+  }
   EXPECT_GT(number_behind(text, "accuracy "), 0.95) << text;
 }
 

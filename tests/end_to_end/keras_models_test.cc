@@ -133,17 +133,21 @@ void expect_agreement(const std::string& name, Build build, double tolerance,
   const auto& losses = answer.at("losses", "answer").as_array("losses");
   const std::vector<double>& ours = history.history.at("loss");
   ASSERT_EQ(ours.size(), losses.size());
+  EXPECT_LT(ours.back(), ours.front()) << "an answer without training is none";
+  // Rounded to 16 bits, only the first loss is comparable: training amplifies every rounding, on
+  // each processor another. Gradients of one step in 16 bits are compared in mixed_test.cc.
+  const bool narrow = dtype.compute != dtype.variable;
   double worst = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
+  for (size_t i = 0; i < (narrow ? 1 : losses.size()); ++i) {
     const double theirs = losses[i].as_real("loss");
     worst = std::max(worst, std::fabs(ours[i] / theirs - 1));
     EXPECT_NEAR(ours[i], theirs, tolerance * theirs) << "step " << i + 1;
   }
-  EXPECT_LT(ours.back(), ours.front()) << "an answer without training is none";
+  std::printf("largest relative difference %.2g\n", worst);
+  if (narrow) return;
   const double inference = answer.at("inference", "answer").as_real("inference");
   EXPECT_NEAR(model.evaluate(x, y, {.batch_size = batch})["loss"], inference,
               tolerance * inference);
-  std::printf("largest relative difference %.2g\n", worst);
 }
 
 TEST(KerasModels, LossesOfResnet18) { expect_agreement("resnet18", resnet18, 1e-4); }
@@ -156,16 +160,16 @@ TEST(KerasModels, LossesOfUnet) {
       1e-4);
 }
 
-TEST(KerasModels, LossesOfResnet18InMixedBfloat16) {
-  expect_agreement("resnet18", resnet18, 2e-2, kMixedBfloat16);
+TEST(KerasModels, LossOfResnet18InMixedBfloat16) {
+  expect_agreement("resnet18", resnet18, 5e-3, kMixedBfloat16);
 }
-TEST(KerasModels, LossesOfMobilenetV2InMixedBfloat16) {
+TEST(KerasModels, LossOfMobilenetV2InMixedBfloat16) {
   expect_agreement("mobilenet-v2 128x128", mobilenet_v2, 2e-2, kMixedBfloat16);
 }
-TEST(KerasModels, LossesOfUnetInMixedBfloat16) {
+TEST(KerasModels, LossOfUnetInMixedBfloat16) {
   expect_agreement(
       "unet", [](const Symbolic& image, int64_t classes) { return unet(kUnet, image, classes); },
-      2e-2, kMixedBfloat16);
+      5e-3, kMixedBfloat16);
 }
 
 TEST(Unet, RefusesImagesThatItCannotHalveFourTimes) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <omp.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,24 +11,19 @@
 #include "backend/cpu/host_memory.h"
 #include "backend/cpu/onednn.h"
 #include "base/error.h"
+#include "base/processor.h"
 
 namespace pl {
 
 // Address space that preparing kernels takes besides thread stacks.
 constexpr Bytes kLibraryRoom = 48 * kMiB;
 
-int available_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
-}
-
 namespace {
 
 int checked_threads(int threads) {
   if (threads < 0 || threads > 1024)
     throw UserError("[backend] --threads: expected 1 to 1024, received " + std::to_string(threads));
-  return threads == 0 ? available_cores() : threads;
+  return threads == 0 ? default_threads() : threads;
 }
 
 // libgomp ends the process when a thread cannot be made, so the room for their stacks is asked for
@@ -54,6 +48,8 @@ CpuBackend::CpuBackend(int threads)
     : Backend({DeviceKind::cpu, 0}, checked_threads(threads), kAlignment) {
   require_thread_stacks(this->threads());
   hold_code_by_page();
+  limit_simd();
+  onednn_isa();  // before the library looks at the processor
   use();
   // Starts the team now, so that its stacks are there before anything is measured. Kernels are
   // built for this many threads and would compute something else with fewer.
@@ -91,12 +87,11 @@ std::string CpuBackend::machine() const {
   if (const size_t at = info.find("model name"); at != info.npos)
     if (const size_t start = info.find(": ", at); start != info.npos)
       name = info.substr(start + 2, info.find('\n', start) - start - 2);
-  return name + ", isa " + std::to_string(static_cast<int>(dnnl_get_effective_cpu_isa()));
+  return name + ", isa " + std::to_string(static_cast<int>(onednn_isa()));
 }
 
 bool CpuBackend::narrow_simd() const {
-  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  return (isa & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
+  return (onednn_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
 
 CpuBackend::~CpuBackend() {

@@ -29,6 +29,4 @@ class CpuBackend final : public Backend {
   dnnl_stream_t stream_ = nullptr;
 };
 
-int available_cores();  // that this process may run on
-
 }  // namespace pl

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
+#include "base/processor.h"
 
 namespace pl {
 
@@ -37,8 +39,28 @@ dnnl_data_type_t onednn_type(Dtype dtype) {
   return dtype == Dtype::bfloat16 ? dnnl_bf16 : dnnl_f32;
 }
 
+namespace {
+
+// The library takes a limit once, and none after it has looked at the processor.
+dnnl_cpu_isa_t limited_isa() {
+  constexpr dnnl_cpu_isa_t kLevels[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2,
+                                        dnnl_cpu_isa_avx512_core, dnnl_cpu_isa_avx512_core_bf16,
+                                        dnnl_cpu_isa_avx512_core_amx};
+  if (const std::optional<SimdLevel> limit = simd_limit())
+    onednn_check(dnnl_set_max_cpu_isa(kLevels[static_cast<size_t>(*limit)]),
+                 "hide instructions, since something used it before");
+  return dnnl_get_effective_cpu_isa();
+}
+
+}  // namespace
+
+dnnl_cpu_isa_t onednn_isa() {
+  static const dnnl_cpu_isa_t isa = limited_isa();
+  return isa;
+}
+
 bool onednn_multiplies(Dtype dtype) {
-  const auto isa = static_cast<int>(dnnl_get_effective_cpu_isa());
+  const auto isa = static_cast<int>(onednn_isa());
   constexpr auto kNeeded = static_cast<int>(dnnl_cpu_isa_avx512_core_bf16);
   return dtype == Dtype::float32 || (dtype == Dtype::bfloat16 && (isa & kNeeded) == kNeeded);
 }

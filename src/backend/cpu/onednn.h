@@ -58,6 +58,7 @@ inline constexpr Bytes kMatmulLongRestFootprint =
 OnednnDesc onednn_desc(const std::vector<int64_t>& dims, dnnl_format_tag_t tag,
                        dnnl_data_type_t type = dnnl_f32);
 dnnl_data_type_t onednn_type(Dtype dtype);  // float32 or bfloat16
+dnnl_cpu_isa_t onednn_isa();                // that the library may use, within PLIMSOLL_SIMD
 // Whether the library multiplies this dtype at full speed here. bfloat16 without instructions for
 // it is left to float32 kernels (op/widen.h): the library's fallbacks are slow.
 bool onednn_multiplies(Dtype dtype);

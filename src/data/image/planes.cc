@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/processor.h"
 
 namespace pl {
 namespace {
@@ -64,6 +65,7 @@ Bytes PlaneResizer::bytes(const std::vector<PlaneShape>& planes, ImageSize out, 
 PlaneResizer::PlaneResizer(const std::vector<PlaneShape>& planes, ImageSize out, bool antialias,
                            uint8_t* to)
     : out_(out), to_(to) {
+  limit_simd();
   check(planes.size() == 1 || planes.size() == 3, "one plane or three");
   planes_.reserve(planes.size());
   for (const PlaneShape& shape : planes) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/processor.h"
 #include "data/image/resize_rows.h"
 
 namespace pl {
@@ -50,6 +51,7 @@ RowResizer::RowResizer(ImageSize in, ImageSize out, bool antialias, uint8_t* to)
       across_(triangle_taps(in.width, out.width, antialias)),
       down_(triangle_taps(in.height, out.height, antialias)),
       to_(to) {
+  limit_simd();
   // Rows whose spans overlap at one input row are open together.
   open_ = 1;
   for (size_t r = 0, end = 0; r < down_.spans.size(); ++r) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/processor.h"
 #include "data/pipeline/dataset.h"
 #include "data/pipeline/stages.h"
 #include "data/pipeline/workers.h"
@@ -72,8 +73,7 @@ std::string unsized_stages(const Stage& root) {
 }
 
 int threads_of(const DatasetOptions& options) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return options.threads > 0 ? options.threads : std::max(1, cores);
+  return options.threads > 0 ? options.threads : default_threads();
 }
 
 StageReport describe_stage(const Stage& node, const Sizing& sizing) {
