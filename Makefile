@@ -5,10 +5,10 @@ JOBS ?= $(shell nproc)
 .PHONY: help setup build cuda test demo sanitize tsan check format clean
 
 help:
-	@echo "make build     get the dependencies, build build/plimsoll and the rest (the default)"
+	@echo "make build     get the dependencies, build everything: the command is build/plimsoll (the default)"
 	@echo "make cuda      build, and insist on the library for NVIDIA GPUs (it is built where a CUDA toolkit is found)"
 	@echo "make test      build, check the sources, run the tests"
-	@echo "make demo      build, run the demo"
+	@echo "make demo      build only the command and what the demo runs, run the demo"
 	@echo "make sanitize  build with address and undefined-behaviour checks, run the tests"
 	@echo "make tsan      build the input pipeline with the thread sanitizer, run its tests"
 	@echo "make check     check the sources only"
@@ -30,7 +30,9 @@ test: build
 	scripts/check
 	ctest --preset release -j $(JOBS)
 
-demo: build
+demo: setup
+	@$(MAKE) -s --no-print-directory build/build.ninja
+	cmake --build build -j $(JOBS) --target plimsoll_exe examples_streaming_images
 	scripts/demo
 
 sanitize: setup

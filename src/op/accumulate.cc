@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace accumulate_op {
 namespace {
 
 // Inputs: sum, term. Output: sum + term, the sum's next version.
@@ -29,23 +30,25 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::accumulate_
 constexpr InOut kNextVersion[] = {{0, 0}};
 
 }  // namespace
+}  // namespace accumulate_op
 
 const Op kAccumulate{
     .name = "accumulate",
     .summary = "adds a term to a running sum",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = accumulate_op::infer,
+    .next_version = accumulate_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = accumulate_op::kVariants,
+    .cost = accumulate_op::cost,
+    .samples = accumulate_op::samples,
 };
 
 Tensor accumulate(const Tensor& sum, const Tensor& term) {
   return apply(kAccumulate, {sum, term})[0];
 }
 
+namespace accumulate_op {
 namespace {
 
 // Terms lie in workspace, in front of what the op's own kernel needs.
@@ -93,6 +96,7 @@ class AddedBehind final : public Kernel {
 };
 
 }  // namespace
+}  // namespace accumulate_op
 
 Metas AddingOp::infer(const Metas& in, const Attrs& attrs) const {
   const auto count = static_cast<size_t>(sums), at = static_cast<size_t>(first);
@@ -129,7 +133,7 @@ std::vector<Sample> AddingOp::samples() const {
 }
 
 std::unique_ptr<Kernel> AddingOp::composed(const PrepareCall& call) const {
-  return std::make_unique<AddedBehind>(*this, call);
+  return std::make_unique<accumulate_op::AddedBehind>(*this, call);
 }
 
 }  // namespace pl

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace accuracy_op {
 namespace {
 
 void expect_scores(const char* op, const Metas& in, const Attrs& attrs) {
@@ -82,25 +83,26 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace accuracy_op
 
 const Op kSparseCategoricalAccuracy{
     .name = "sparse_categorical_accuracy",
     .summary = "1 where the largest score is at the label, else 0",
-    .infer = sparse_infer,
-    .rows = rows,
-    .variants = kSparseVariants,
-    .cost = cost,
-    .samples = sparse_samples,
+    .infer = accuracy_op::sparse_infer,
+    .rows = accuracy_op::rows,
+    .variants = accuracy_op::kSparseVariants,
+    .cost = accuracy_op::cost,
+    .samples = accuracy_op::sparse_samples,
 };
 
 const Op kCategoricalAccuracy{
     .name = "categorical_accuracy",
     .summary = "1 where score and target are largest at one class, else 0",
-    .infer = infer,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = accuracy_op::infer,
+    .rows = accuracy_op::rows,
+    .variants = accuracy_op::kVariants,
+    .cost = accuracy_op::cost,
+    .samples = accuracy_op::samples,
 };
 
 Tensor sparse_categorical_accuracy(const Tensor& scores, const Tensor& labels) {

@@ -4,6 +4,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace adam_op {
 namespace {
 
 // Inputs: w, m, v, g, step_params. Outputs: w', m', v'.
@@ -51,6 +52,7 @@ constexpr Variant kVariants[] = {
 constexpr InOut kNextVersion[] = {{0, 0}, {1, 1}, {2, 2}};
 
 }  // namespace
+}  // namespace adam_op
 
 AdamUpdateOptions adam_options(const Attrs& attrs) {
   const AdamUpdateOptions defaults;
@@ -62,13 +64,13 @@ AdamUpdateOptions adam_options(const Attrs& attrs) {
 const Op kAdam{
     .name = "adam",
     .summary = "Adam's update of a variable and its two moments",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = adam_op::infer,
+    .next_version = adam_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = adam_op::kVariants,
+    .cost = adam_op::cost,
+    .samples = adam_op::samples,
 };
 
 AdamResult adam(const Tensor& w, const Tensor& m, const Tensor& v, const Tensor& g,

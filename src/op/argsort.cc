@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace argsort_op {
 namespace {
 
 // Input: x (..., n). Attributes: count, descending.
@@ -40,15 +41,16 @@ std::vector<Sample> samples() {
 constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::argsort_reference}};
 
 }  // namespace
+}  // namespace argsort_op
 
 const Op kArgsort{
     .name = "argsort",
     .summary = "places of the last axis's elements in order",
-    .infer = infer,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = argsort_op::infer,
+    .rows = argsort_op::rows,
+    .variants = argsort_op::kVariants,
+    .cost = argsort_op::cost,
+    .samples = argsort_op::samples,
 };
 
 Tensor argsort(const Tensor& x, Dim count, bool descending) {

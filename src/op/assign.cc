@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace assign_op {
 namespace {
 
 // Inputs: variable, value. Output: the value, the variable's next version.
@@ -26,17 +27,18 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::assign_refe
 constexpr InOut kNextVersion[] = {{0, 0}};
 
 }  // namespace
+}  // namespace assign_op
 
 const Op kAssign{
     .name = "assign",
     .summary = "a value as a variable's next version",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = assign_op::infer,
+    .next_version = assign_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = assign_op::kVariants,
+    .cost = assign_op::cost,
+    .samples = assign_op::samples,
 };
 
 Tensor assign(const Tensor& variable, const Tensor& value) {

@@ -7,6 +7,7 @@
 #include "op/scale.h"
 
 namespace pl {
+namespace attention_op {
 namespace {
 
 // The operands that attention itself takes: one if packed, else three.
@@ -185,6 +186,7 @@ Attrs attrs_of(AttentionOptions options, bool packed) {
 }
 
 }  // namespace
+}  // namespace attention_op
 
 AttentionForm attention_form(const Metas& in, const Attrs& attrs) {
   AttentionForm f{};
@@ -205,32 +207,32 @@ AttentionForm attention_form(const Metas& in, const Attrs& attrs) {
 const Op kAttention{
     .name = "attention",
     .summary = "softmax(scale * Q K^T) V per head, in tiles of queries",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = attention_op::infer,
+    .gradient = attention_op::gradient,
+    .rows = attention_op::rows,
+    .variants = attention_op::kVariants,
+    .cost = attention_op::cost,
+    .samples = attention_op::samples,
 };
 
 const Op kAttentionGradient{
     .name = "attention_gradient",
     .summary = "gradients of attention, whose scores are computed again",
-    .infer = gradient_infer,
-    .in_place = kGradientInPlace,
-    .rows = gradient_rows,
-    .wide_operands = gradient_wide_operands,
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = gradient_samples,
+    .infer = attention_op::gradient_infer,
+    .in_place = attention_op::kGradientInPlace,
+    .rows = attention_op::gradient_rows,
+    .wide_operands = attention_op::gradient_wide_operands,
+    .variants = attention_op::kGradientVariants,
+    .cost = attention_op::gradient_cost,
+    .samples = attention_op::gradient_samples,
 };
 
 Tensor attention(const Tensor& qkv, AttentionOptions options) {
-  return apply(kAttention, {qkv}, attrs_of(options, true))[0];
+  return apply(kAttention, {qkv}, attention_op::attrs_of(options, true))[0];
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
-  return apply(kAttention, {q, k, v}, attrs_of(options, false))[0];
+  return apply(kAttention, {q, k, v}, attention_op::attrs_of(options, false))[0];
 }
 
 Tensors attention_gradient(const Tensors& in, const Tensor& out, const Tensor& lse,
@@ -238,7 +240,7 @@ Tensors attention_gradient(const Tensors& in, const Tensor& out, const Tensor& l
   Tensors all = in;
   all.insert(all.end(), {out, lse, dout});
   if (dlse.defined()) all.push_back(dlse);
-  return apply(kAttentionGradient, std::move(all), attrs_of(options, in.size() == 1));
+  return apply(kAttentionGradient, std::move(all), attention_op::attrs_of(options, in.size() == 1));
 }
 
 }  // namespace pl

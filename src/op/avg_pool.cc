@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace avg_pool_op {
 namespace {
 
 constexpr Dim kLargestSide = Dim{1} << 15;
@@ -73,17 +74,18 @@ constexpr Variant kGradientVariants[] = {
     {"reference", DeviceKind::cpu, cpu::avg_pool_gradient_reference}};
 
 }  // namespace
+}  // namespace avg_pool_op
 
 PoolForm avg_pool_form(const Metas& in, const Attrs& attrs) {
   expect_one_real("avg_pool", in, attrs);
-  return form_of("avg_pool", in[0].shape, in, attrs);
+  return avg_pool_op::form_of("avg_pool", in[0].shape, in, attrs);
 }
 
 PoolForm avg_pool_gradient_form(const Metas& in, const Attrs& attrs) {
   const char* op = "avg_pool_gradient";
   expect_one_real(op, in, attrs);
   const Dim rows = in[0].shape.rank() > 0 ? in[0].shape[0] : 0;
-  const PoolForm f = form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
+  const PoolForm f = avg_pool_op::form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
   if (in[0].shape != f.output()) reject(op, "dy of shape " + f.output().text(), in, attrs);
   return f;
 }
@@ -91,23 +93,23 @@ PoolForm avg_pool_gradient_form(const Metas& in, const Attrs& attrs) {
 const Op kAvgPool{
     .name = "avg_pool",
     .summary = "mean of each window, without its padding",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = avg_pool_op::infer,
+    .gradient = avg_pool_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = avg_pool_op::kVariants,
+    .cost = avg_pool_op::cost,
+    .samples = avg_pool_op::samples,
 };
 
 const Op kAvgPoolGradient{
     .name = "avg_pool_gradient",
     .summary = "dy shared out among the elements of each window",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
+    .infer = avg_pool_op::gradient_infer,
+    .gradient = avg_pool_op::gradient_gradient,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = avg_pool_op::kGradientVariants,
+    .cost = avg_pool_op::cost,
+    .samples = avg_pool_op::gradient_samples,
 };
 
 Tensor avg_pool(const Tensor& x, const PoolOptions& options) {

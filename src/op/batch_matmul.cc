@@ -8,6 +8,7 @@
 #include "op/transpose.h"
 
 namespace pl {
+namespace batch_matmul_op {
 namespace {
 
 // Dimensions in front of the matrices.
@@ -110,12 +111,13 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace batch_matmul_op
 
 BatchMatmulForm batch_matmul_form(const Metas& in, const Attrs& attrs) {
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
   const Shape &a = in[0].shape, &b = in[1].shape;
-  const Dim inner = Shape(leading(b)).elements();
-  const std::vector<Dim> all = leading(a);
+  const Dim inner = Shape(batch_matmul_op::leading(b)).elements();
+  const std::vector<Dim> all = batch_matmul_op::leading(a);
   const auto lacking = static_cast<std::ptrdiff_t>(a.rank() - b.rank());
   const Dim outer = Shape(std::vector<Dim>(all.begin(), all.begin() + lacking)).elements();
   return {.outer = outer,
@@ -130,12 +132,12 @@ BatchMatmulForm batch_matmul_form(const Metas& in, const Attrs& attrs) {
 const Op kBatchMatmul{
     .name = "batch_matmul",
     .summary = "matrix products over leading dimensions, with optional transposes",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = batch_matmul_op::infer,
+    .gradient = batch_matmul_op::gradient,
+    .rows = batch_matmul_op::rows,
+    .variants = batch_matmul_op::kVariants,
+    .cost = batch_matmul_op::cost,
+    .samples = batch_matmul_op::samples,
 };
 
 Tensor batch_matmul(const Tensor& a, const Tensor& b, BatchMatmulOptions options) {

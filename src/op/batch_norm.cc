@@ -26,6 +26,7 @@ void expect_most(const char* op, const Metas& in, const Attrs& attrs) {
   if (!(attrs.real("most", 1) > 0)) reject(op, "most above 0", in, attrs);
 }
 
+namespace batch_norm_op {
 namespace {
 
 // Moments of nothing are no numbers.
@@ -246,55 +247,56 @@ constexpr InOut kInPlace[] = {{0, 0}};
 constexpr InOut kAddInPlace[] = {{0, 0}, {5, 0}};
 
 }  // namespace
+}  // namespace batch_norm_op
 
 const Op kBatchNorm{
     .name = "batch_norm",
     .summary = "mean 0 and variance 1 of each channel over the batch, then gamma and beta",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows_mixed,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = batch_norm_op::infer,
+    .gradient = batch_norm_op::gradient,
+    .in_place = batch_norm_op::kInPlace,
+    .rows = batch_norm_op::rows_mixed,
+    .wide_operands = batch_norm_op::wide_operands,
+    .variants = batch_norm_op::kVariants,
+    .cost = batch_norm_op::cost,
+    .samples = batch_norm_op::samples,
 };
 
 const Op kBatchMoments{
     .name = "batch_moments",
     .summary = "mean and variance of each channel over the batch",
-    .infer = moments_infer,
-    .gradient = moments_gradient,
-    .rows = rows_mixed,
-    .variants = kMomentsVariants,
-    .cost = moments_cost,
-    .samples = moments_samples,
+    .infer = batch_norm_op::moments_infer,
+    .gradient = batch_norm_op::moments_gradient,
+    .rows = batch_norm_op::rows_mixed,
+    .variants = batch_norm_op::kMomentsVariants,
+    .cost = batch_norm_op::moments_cost,
+    .samples = batch_norm_op::moments_samples,
 };
 
 const Op kBatchNormApply{
     .name = "batch_norm_apply",
     .summary = "channels normalised with given mean and variance, then gamma and beta",
-    .infer = apply_infer,
-    .gradient = apply_gradient,
-    .in_place = kInPlace,
-    .rows = apply_rows,
-    .wide_operands = wide_operands,
-    .variants = kApplyVariants,
-    .cost = apply_cost,
-    .samples = apply_samples,
+    .infer = batch_norm_op::apply_infer,
+    .gradient = batch_norm_op::apply_gradient,
+    .in_place = batch_norm_op::kInPlace,
+    .rows = batch_norm_op::apply_rows,
+    .wide_operands = batch_norm_op::wide_operands,
+    .variants = batch_norm_op::kApplyVariants,
+    .cost = batch_norm_op::apply_cost,
+    .samples = batch_norm_op::apply_samples,
 };
 
 const Op kBatchNormAdd{
     .name = "batch_norm_add",
     .summary = "batch_norm_apply, plus a tensor of its shape",
-    .infer = add_infer,
-    .gradient = apply_gradient,
-    .in_place = kAddInPlace,
-    .rows = add_rows,
-    .wide_operands = wide_operands,
-    .variants = kApplyVariants,
-    .cost = apply_cost,
-    .samples = add_samples,
+    .infer = batch_norm_op::add_infer,
+    .gradient = batch_norm_op::apply_gradient,
+    .in_place = batch_norm_op::kAddInPlace,
+    .rows = batch_norm_op::add_rows,
+    .wide_operands = batch_norm_op::wide_operands,
+    .variants = batch_norm_op::kApplyVariants,
+    .cost = batch_norm_op::apply_cost,
+    .samples = batch_norm_op::add_samples,
 };
 
 BatchMoments batch_moments(const Tensor& x) {

@@ -8,6 +8,7 @@
 #include "op/scale.h"
 
 namespace pl {
+namespace batch_norm_gradient_op {
 namespace {
 
 // Inputs: x, mean, variance, gamma, dy. Outputs: dx, dgamma, dbeta.
@@ -156,42 +157,43 @@ constexpr InOut kInPlace[] = {{4, 0}, {0, 0}};
 constexpr InOut kAddReluInPlace[] = {{4, 3}, {5, 3}, {4, 0}, {5, 0}, {0, 0}};
 
 }  // namespace
+}  // namespace batch_norm_gradient_op
 
 const Op kBatchNormGradient{
     .name = "batch_norm_gradient",
     .summary = "gradients of batch_norm for its input, gamma and beta",
-    .infer = infer,
-    .gradient = gradient_gradient,
-    .in_place = kInPlace,
-    .rows = rows,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = batch_norm_gradient_op::infer,
+    .gradient = batch_norm_gradient_op::gradient_gradient,
+    .in_place = batch_norm_gradient_op::kInPlace,
+    .rows = batch_norm_gradient_op::rows,
+    .wide_operands = batch_norm_gradient_op::wide_operands,
+    .variants = batch_norm_gradient_op::kVariants,
+    .cost = batch_norm_gradient_op::cost,
+    .samples = batch_norm_gradient_op::samples,
 };
 
 const Op kBatchNormReluGradient{
     .name = "batch_norm_relu_gradient",
     .summary = "batch_norm_gradient behind the gradient of a relu, whose sign comes from x",
-    .infer = relu_infer,
-    .in_place = kInPlace,
-    .rows = rows,
-    .wide_operands = relu_wide_operands,
-    .variants = kReluVariants,
-    .cost = cost,
-    .samples = relu_samples,
+    .infer = batch_norm_gradient_op::relu_infer,
+    .in_place = batch_norm_gradient_op::kInPlace,
+    .rows = batch_norm_gradient_op::rows,
+    .wide_operands = batch_norm_gradient_op::relu_wide_operands,
+    .variants = batch_norm_gradient_op::kReluVariants,
+    .cost = batch_norm_gradient_op::cost,
+    .samples = batch_norm_gradient_op::relu_samples,
 };
 
 const Op kBatchNormAddReluGradient{
     .name = "batch_norm_add_relu_gradient",
     .summary = "batch_norm_gradient behind those of a relu and of an addition",
-    .infer = add_relu_infer,
-    .in_place = kAddReluInPlace,
-    .rows = rows,
-    .wide_operands = wide_operands,
-    .variants = kAddReluVariants,
-    .cost = cost,
-    .samples = add_relu_samples,
+    .infer = batch_norm_gradient_op::add_relu_infer,
+    .in_place = batch_norm_gradient_op::kAddReluInPlace,
+    .rows = batch_norm_gradient_op::rows,
+    .wide_operands = batch_norm_gradient_op::wide_operands,
+    .variants = batch_norm_gradient_op::kAddReluVariants,
+    .cost = batch_norm_gradient_op::cost,
+    .samples = batch_norm_gradient_op::add_relu_samples,
 };
 
 BatchNormGradient batch_norm_gradient(const Tensor& x, const Tensor& mean, const Tensor& variance,

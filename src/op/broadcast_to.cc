@@ -6,6 +6,7 @@
 #include "op/reduce.h"
 
 namespace pl {
+namespace broadcast_to_op {
 namespace {
 
 // Input: x. Attributes: shape, where -1 in front stands for x's dimension 0, so that the node holds
@@ -47,16 +48,17 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace broadcast_to_op
 
 const Op kBroadcastTo{
     .name = "broadcast_to",
     .summary = "repeated along dimensions of 1 and new leading ones",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = broadcast_to_op::infer,
+    .gradient = broadcast_to_op::gradient,
+    .rows = broadcast_to_op::rows,
+    .variants = broadcast_to_op::kVariants,
+    .cost = broadcast_to_op::cost,
+    .samples = broadcast_to_op::samples,
 };
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape, bool rows) {

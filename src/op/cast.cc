@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace cast_op {
 namespace {
 
 bool castable(Dtype dtype) {
@@ -55,16 +56,17 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace cast_op
 
 const Op kCast{
     .name = "cast",
     .summary = "the same numbers in another dtype",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = cast_op::infer,
+    .gradient = cast_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = cast_op::kVariants,
+    .cost = cast_op::cost,
+    .samples = cast_op::samples,
 };
 
 Tensor cast(const Tensor& x, Dtype dtype) {

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace causal_mask_op {
 namespace {
 
 // Input: x (..., T, S). Attribute zero: 1 when masked elements become 0 (the gradient) rather than
@@ -43,20 +44,21 @@ Tensor masked(const Tensor& x, bool zero) {
 }
 
 }  // namespace
+}  // namespace causal_mask_op
 
 const Op kCausalMask{
     .name = "causal_mask",
     .summary = "minus infinity (or 0) where a later position is looked at",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = causal_mask_op::infer,
+    .gradient = causal_mask_op::gradient,
+    .in_place = causal_mask_op::kInPlace,
+    .rows = causal_mask_op::rows,
+    .variants = causal_mask_op::kVariants,
+    .cost = causal_mask_op::cost,
+    .samples = causal_mask_op::samples,
 };
 
-Tensor causal_mask(const Tensor& x) { return masked(x, false); }
-Tensor causal_mask_gradient(const Tensor& dy) { return masked(dy, true); }
+Tensor causal_mask(const Tensor& x) { return causal_mask_op::masked(x, false); }
+Tensor causal_mask_gradient(const Tensor& dy) { return causal_mask_op::masked(dy, true); }
 
 }  // namespace pl

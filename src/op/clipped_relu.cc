@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace clipped_relu_op {
 namespace {
 
 void check_most(const char* op, const Metas& in, const Attrs& attrs) {
@@ -66,31 +67,32 @@ constexpr InOut kInPlace[] = {{0, 0}};
 constexpr InOut kGradientInPlace[] = {{1, 0}, {0, 0}};
 
 }  // namespace
+}  // namespace clipped_relu_op
 
 const Op kClippedRelu{
     .name = "clipped_relu",
     .summary = "min(max(x, 0), most); NaN stays NaN",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = clipped_relu_op::infer,
+    .gradient = clipped_relu_op::gradient,
+    .in_place = clipped_relu_op::kInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = clipped_relu_op::kVariants,
+    .cost = clipped_relu_op::cost,
+    .samples = clipped_relu_op::samples,
 };
 
 const Op kClippedReluGradient{
     .name = "clipped_relu_gradient",
     .summary = "dy where clipped_relu's output is between 0 and most, else 0",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = clipped_relu_op::gradient_infer,
+    .gradient = clipped_relu_op::gradient_gradient,
+    .in_place = clipped_relu_op::kGradientInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = clipped_relu_op::kGradientVariants,
+    .cost = clipped_relu_op::cost,
+    .samples = clipped_relu_op::gradient_samples,
 };
 
 Tensor clipped_relu(const Tensor& x, double most) {

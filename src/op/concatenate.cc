@@ -4,6 +4,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace concatenate_op {
 namespace {
 
 constexpr size_t kMostParts = 64;  // a row mask has a bit for each
@@ -173,59 +174,63 @@ int64_t front_axis(const char* op, const Tensor& x, int64_t axis) {
 }
 
 }  // namespace
+}  // namespace concatenate_op
 
 const Op kConcatenate{
     .name = "concatenate",
     .summary = "tensors one behind the other along an axis",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = concatenate_op::infer,
+    .gradient = concatenate_op::gradient,
+    .rows = concatenate_op::rows,
+    .variants = concatenate_op::kVariants,
+    .cost = concatenate_op::cost,
+    .samples = concatenate_op::samples,
 };
 
 const Op kSlice{
     .name = "slice",
     .summary = "a part of a tensor along an axis",
-    .infer = slice_infer,
-    .gradient = gradient_of_slice,
-    .rows = slice_rows,
-    .variants = kSliceVariants,
-    .cost = cost,
-    .samples = slice_samples,
+    .infer = concatenate_op::slice_infer,
+    .gradient = concatenate_op::gradient_of_slice,
+    .rows = concatenate_op::slice_rows,
+    .variants = concatenate_op::kSliceVariants,
+    .cost = concatenate_op::cost,
+    .samples = concatenate_op::slice_samples,
 };
 
 const Op kSliceGradient{
     .name = "slice_gradient",
     .summary = "zeros with a part put in along an axis",
-    .infer = slice_gradient_infer,
-    .gradient = gradient_of_slice_gradient,
-    .rows = slice_rows,
-    .variants = kSliceGradientVariants,
-    .cost = slice_gradient_cost,
-    .samples = slice_gradient_samples,
+    .infer = concatenate_op::slice_gradient_infer,
+    .gradient = concatenate_op::gradient_of_slice_gradient,
+    .rows = concatenate_op::slice_rows,
+    .variants = concatenate_op::kSliceGradientVariants,
+    .cost = concatenate_op::slice_gradient_cost,
+    .samples = concatenate_op::slice_gradient_samples,
 };
 
 Tensor concatenate(const Tensors& parts, int64_t axis) {
   if (parts.empty()) throw UserError("[concatenate] expected at least one tensor, received none");
-  if (parts.size() > kMostParts)
+  if (parts.size() > concatenate_op::kMostParts)
     throw UserError("[concatenate] expected at most 64 tensors, received " +
                     std::to_string(parts.size()) + "; concatenate in two steps");
   return apply(kConcatenate, parts,
-               {{"axis", front_axis("concatenate", parts[0], axis)},
+               {{"axis", concatenate_op::front_axis("concatenate", parts[0], axis)},
                 {"parts", static_cast<int64_t>(parts.size())}})[0];
 }
 
 Tensor slice(const Tensor& x, int64_t axis, Dim begin, Dim size) {
   return apply(kSlice, {x},
-               {{"axis", front_axis("slice", x, axis)}, {"begin", begin}, {"size", size}})[0];
+               {{"axis", concatenate_op::front_axis("slice", x, axis)},
+                {"begin", begin},
+                {"size", size}})[0];
 }
 
 Tensor slice_gradient(const Tensor& dy, int64_t axis, Dim begin, Dim size) {
-  return apply(
-      kSliceGradient, {dy},
-      {{"axis", front_axis("slice_gradient", dy, axis)}, {"begin", begin}, {"size", size}})[0];
+  return apply(kSliceGradient, {dy},
+               {{"axis", concatenate_op::front_axis("slice_gradient", dy, axis)},
+                {"begin", begin},
+                {"size", size}})[0];
 }
 
 }  // namespace pl

@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace constrain_op {
 namespace {
 
 // Input: w. Output: its next version. Attributes: kind; of "norm" also axes, least, most, rate.
@@ -59,17 +60,18 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::constrain_r
 constexpr InOut kNextVersion[] = {{0, 0}};
 
 }  // namespace
+}  // namespace constrain_op
 
 const Op kConstrain{
     .name = "constrain",
     .summary = "a variable without negative elements, or with vectors of bounded length",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = constrain_op::infer,
+    .next_version = constrain_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = constrain_op::kVariants,
+    .cost = constrain_op::cost,
+    .samples = constrain_op::samples,
 };
 
 Tensor constrain(const Tensor& w, const ConstrainOptions& options) {

@@ -11,6 +11,7 @@
 #include "op/relu.h"
 
 namespace pl {
+namespace conv2d_op {
 namespace {
 
 // From x (B, H, W, C) and w (KH, KW, C / groups, O), whether operands or described by attributes.
@@ -182,11 +183,12 @@ constexpr Variant kWeightGradientVariants[] = {
 };
 
 }  // namespace
+}  // namespace conv2d_op
 
 Conv2dForm conv2d_form(const Metas& in, const Attrs& attrs) {
   expect_operands("conv2d", 2, 3, in, attrs);
-  expect_floats("conv2d", in, attrs);
-  Conv2dForm f = form_of("conv2d", in[0].shape, in[1].shape, in, attrs);
+  conv2d_op::expect_floats("conv2d", in, attrs);
+  Conv2dForm f = conv2d_op::form_of("conv2d", in[0].shape, in[1].shape, in, attrs);
   f.bias = in.size() > 2;
   if (f.bias && in[2].shape != Shape{f.filters})
     reject("conv2d", "a bias of shape " + Shape{f.filters}.text(), in, attrs);
@@ -196,62 +198,63 @@ Conv2dForm conv2d_form(const Metas& in, const Attrs& attrs) {
 Conv2dForm conv2d_input_gradient_form(const Metas& in, const Attrs& attrs) {
   const char* op = "conv2d_input_gradient";
   expect_operands(op, 2, 2, in, attrs);
-  expect_floats(op, in, attrs);
+  conv2d_op::expect_floats(op, in, attrs);
   const Shape &w = in[0].shape, &dy = in[1].shape;
   const Dim rows = dy.rank() > 0 ? dy[0] : 0;
-  const Conv2dForm f = form_of(op, input_shape_of(op, rows, in, attrs), w, in, attrs);
-  if (dy != output_shape(f)) reject(op, "dy of shape " + output_shape(f).text(), in, attrs);
+  const Conv2dForm f = conv2d_op::form_of(op, input_shape_of(op, rows, in, attrs), w, in, attrs);
+  if (dy != conv2d_op::output_shape(f))
+    reject(op, "dy of shape " + conv2d_op::output_shape(f).text(), in, attrs);
   return f;
 }
 
 Conv2dForm conv2d_weight_gradient_form(const Metas& in, const Attrs& attrs) {
   const char* op = "conv2d_weight_gradient";
   expect_operands(op, 2, 2, in, attrs);
-  expect_floats(op, in, attrs);
+  conv2d_op::expect_floats(op, in, attrs);
   const Shape w(attrs.list("kernel_shape"));
-  Conv2dForm f = form_of(op, in[0].shape, w, in, attrs);
+  Conv2dForm f = conv2d_op::form_of(op, in[0].shape, w, in, attrs);
   f.bias = attrs.integer("with_bias", 0) != 0;
-  if (in[1].shape != output_shape(f))
-    reject(op, "dy of shape " + output_shape(f).text(), in, attrs);
+  if (in[1].shape != conv2d_op::output_shape(f))
+    reject(op, "dy of shape " + conv2d_op::output_shape(f).text(), in, attrs);
   return f;
 }
 
 const Op kConv2d{
     .name = "conv2d",
     .summary = "2-D convolution of NHWC images with optional bias and relu",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
+    .infer = conv2d_op::infer,
+    .gradient = conv2d_op::gradient,
+    .rows = conv2d_op::rows,
+    .wide_operands = conv2d_op::wide_operands,
+    .variants = conv2d_op::kVariants,
+    .cost = conv2d_op::cost,
     .samples = conv2d_samples,
 };
 
 const Op kConv2dInputGradient{
     .name = "conv2d_input_gradient",
     .summary = "gradient of conv2d with respect to its images",
-    .infer = input_gradient_infer,
-    .gradient = input_gradient_gradient,
-    .rows = input_gradient_rows,
-    .variants = kInputGradientVariants,
-    .cost = input_gradient_cost,
+    .infer = conv2d_op::input_gradient_infer,
+    .gradient = conv2d_op::input_gradient_gradient,
+    .rows = conv2d_op::input_gradient_rows,
+    .variants = conv2d_op::kInputGradientVariants,
+    .cost = conv2d_op::input_gradient_cost,
     .samples = conv2d_input_gradient_samples,
 };
 
 const Op kConv2dWeightGradient{
     .name = "conv2d_weight_gradient",
     .summary = "gradient of conv2d with respect to its kernel and bias",
-    .infer = weight_gradient_infer,
-    .gradient = weight_gradient_gradient,
-    .rows = weight_gradient_rows,
-    .variants = kWeightGradientVariants,
-    .cost = weight_gradient_cost,
+    .infer = conv2d_op::weight_gradient_infer,
+    .gradient = conv2d_op::weight_gradient_gradient,
+    .rows = conv2d_op::weight_gradient_rows,
+    .variants = conv2d_op::kWeightGradientVariants,
+    .cost = conv2d_op::weight_gradient_cost,
     .samples = conv2d_weight_gradient_samples,
 };
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options, const Tensor& bias) {
-  Attrs attrs = attrs_of(options);
+  Attrs attrs = conv2d_op::attrs_of(options);
   if (options.activation != "none") attrs.set("activation", options.activation);
   Tensors in{x, w};
   if (bias.defined()) in.push_back(bias);
@@ -260,7 +263,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Conv2dOptions& options, co
 
 Tensor conv2d_input_gradient(const Tensor& w, const Tensor& dy, const Shape& input_shape,
                              const Conv2dOptions& options) {
-  Attrs attrs = attrs_of(options);
+  Attrs attrs = conv2d_op::attrs_of(options);
   attrs.set("input_shape", input_shape.dims());
   return apply(kConv2dInputGradient, {w, dy}, std::move(attrs))[0];
 }
@@ -269,7 +272,7 @@ Conv2dWeightGradientResult conv2d_weight_gradient(const Tensor& x, const Tensor&
                                                   const Shape& kernel_shape, bool with_bias,
                                                   const Conv2dOptions& options,
                                                   std::optional<Dtype> dtype) {
-  Attrs attrs = attrs_of(options);
+  Attrs attrs = conv2d_op::attrs_of(options);
   attrs.set("kernel_shape", kernel_shape.dims());
   if (dtype && *dtype != x.dtype()) attrs.set("dtype", std::string(name_of(*dtype)));
   if (with_bias) attrs.set("with_bias", int64_t{1});

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace conv2d_gradient_add_op {
 namespace {
 
 constexpr const char* kName = "conv2d_input_gradient_add";
@@ -42,16 +43,17 @@ constexpr Variant kVariants[] = {
 constexpr InOut kInPlace[] = {{2, 0}};
 
 }  // namespace
+}  // namespace conv2d_gradient_add_op
 
 const Op kConv2dInputGradientAdd{
-    .name = kName,
+    .name = conv2d_gradient_add_op::kName,
     .summary = "conv2d_input_gradient, added to what else reaches the images",
-    .infer = infer,
-    .in_place = kInPlace,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = conv2d_gradient_add_op::infer,
+    .in_place = conv2d_gradient_add_op::kInPlace,
+    .rows = conv2d_gradient_add_op::rows,
+    .variants = conv2d_gradient_add_op::kVariants,
+    .cost = conv2d_gradient_add_op::cost,
+    .samples = conv2d_gradient_add_op::samples,
 };
 
 }  // namespace pl

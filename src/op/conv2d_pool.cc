@@ -4,6 +4,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace conv2d_pool_op {
 namespace {
 
 Attrs conv_attrs(const Attrs& attrs) {
@@ -154,6 +155,7 @@ constexpr Variant kWeightGradientVariants[] = {
 };
 
 }  // namespace
+}  // namespace conv2d_pool_op
 
 Attrs conv2d_pool_attrs(const Attrs& conv, const Attrs& pool) {
   Attrs out = conv;
@@ -171,10 +173,10 @@ bool conv2d_pool_fits(const Conv2dForm& conv, const PoolForm& pool) {
 }
 
 Conv2dPoolForm conv2d_pool_form(const Metas& in, const Attrs& attrs) {
-  const Conv2dForm conv = conv2d_form(in, conv_attrs(attrs));
-  const Conv2dPoolForm f{conv, pool_form("conv2d_pool", conv, in, attrs),
+  const Conv2dForm conv = conv2d_form(in, conv2d_pool_op::conv_attrs(attrs));
+  const Conv2dPoolForm f{conv, conv2d_pool_op::pool_form("conv2d_pool", conv, in, attrs),
                          attrs.integer("masked", 0) != 0};
-  expect_fitting("conv2d_pool", f, in, attrs);
+  conv2d_pool_op::expect_fitting("conv2d_pool", f, in, attrs);
   if (f.masked && !conv.relu) reject("conv2d_pool", "relu with masked", in, attrs);
   return f;
 }
@@ -183,34 +185,36 @@ Conv2dPoolForm conv2d_pool_weight_gradient_form(const Metas& in, const Attrs& at
   const char* op = "conv2d_pool_weight_gradient";
   expect_operands(op, 3, 3, in, attrs);
   const Meta w{in[0].dtype, Shape(attrs.list("kernel_shape"))};
-  Conv2dForm conv = conv2d_form({in[0], w}, conv_attrs(attrs));
+  Conv2dForm conv = conv2d_form({in[0], w}, conv2d_pool_op::conv_attrs(attrs));
   conv.bias = attrs.integer("with_bias", 0) != 0;
-  const Conv2dPoolForm f{conv, pool_form(op, conv, in, attrs)};
-  expect_fitting(op, f, in, attrs);
-  if (in[1] != Meta{Dtype::uint8, pooled_shape(f)} || in[2] != Meta{in[0].dtype, pooled_shape(f)})
-    reject(op, "an uint8 index and a dy of shape " + pooled_shape(f).text(), in, attrs);
+  const Conv2dPoolForm f{conv, conv2d_pool_op::pool_form(op, conv, in, attrs)};
+  conv2d_pool_op::expect_fitting(op, f, in, attrs);
+  if (in[1] != Meta{Dtype::uint8, conv2d_pool_op::pooled_shape(f)} ||
+      in[2] != Meta{in[0].dtype, conv2d_pool_op::pooled_shape(f)})
+    reject(op, "an uint8 index and a dy of shape " + conv2d_pool_op::pooled_shape(f).text(), in,
+           attrs);
   return f;
 }
 
 const Op kConv2dPool{
     .name = "conv2d_pool",
     .summary = "conv2d over few channels and max_pool, optionally relu, in one pass",
-    .infer = infer,
-    .rows = rows,
+    .infer = conv2d_pool_op::infer,
+    .rows = conv2d_pool_op::rows,
     .wide_operands = [](const Attrs&, size_t) -> RowMask { return 0b100; },  // the bias
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = conv2d_pool_op::kVariants,
+    .cost = conv2d_pool_op::cost,
+    .samples = conv2d_pool_op::samples,
 };
 
 const Op kConv2dPoolWeightGradient{
     .name = "conv2d_pool_weight_gradient",
     .summary = "max_pool_gradient and conv2d_weight_gradient over few channels in one pass",
-    .infer = weight_gradient_infer,
-    .rows = weight_gradient_rows,
-    .variants = kWeightGradientVariants,
-    .cost = weight_gradient_cost,
-    .samples = weight_gradient_samples,
+    .infer = conv2d_pool_op::weight_gradient_infer,
+    .rows = conv2d_pool_op::weight_gradient_rows,
+    .variants = conv2d_pool_op::kWeightGradientVariants,
+    .cost = conv2d_pool_op::weight_gradient_cost,
+    .samples = conv2d_pool_op::weight_gradient_samples,
 };
 
 }  // namespace pl

@@ -11,8 +11,8 @@
 namespace pl::cpu {
 namespace {
 
-constexpr Dim kMostPixels = 16;      // of the smaller map
-constexpr Dim kLeastChannels = 128;  // on either side: panels for two threads
+constexpr Dim kMostPixels = 16;          // of the smaller map
+constexpr Dim kLeastTapsChannels = 128;  // on either side: panels for two threads
 
 // Every pair of an output and a tap that is not padding, by pixels of the maps.
 std::vector<TapRun> pairs_of(const Window& window) {
@@ -62,7 +62,7 @@ std::vector<TapRun> joined(const std::vector<TapRun>& pairs) {
 bool taps_suit(const Conv2dForm& f) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   return f.groups == 1 && f.channels % 16 == 0 && f.filters % 16 == 0 &&
-         std::min(f.channels, f.filters) >= kLeastChannels && h.out * w.out <= kMostPixels;
+         std::min(f.channels, f.filters) >= kLeastTapsChannels && h.out * w.out <= kMostPixels;
 }
 
 TapsForm taps_forward(const Conv2dForm& f) {

@@ -11,7 +11,7 @@
 namespace pl::cpu {
 namespace {
 
-constexpr Dim kLeastChannels = 32;
+constexpr Dim kLeastWinogradChannels = 32;
 constexpr Dim kMostWeights = 256 * 256;  // channels times filters: 9 MiB of transformed weights
 // What a product costs here, in products of the plain kind: the transforms, and smaller matrices.
 constexpr double kDearness = 1.3;
@@ -34,7 +34,8 @@ bool winograd_suits(const Conv2dForm& f, const WinogradForm& tiles) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   if (f.groups != 1 || !plain_3x3(h) || !plain_3x3(w)) return false;
   if (f.channels % 16 != 0 || f.filters % 16 != 0) return false;
-  if (std::min(f.channels, f.filters) < kLeastChannels || f.channels * f.filters > kMostWeights)
+  if (std::min(f.channels, f.filters) < kLeastWinogradChannels ||
+      f.channels * f.filters > kMostWeights)
     return false;
   const auto products = static_cast<double>(kPlanes * tiles.rows() * tiles.columns());
   return kDearness * products < static_cast<double>(real_taps(h) * real_taps(w));

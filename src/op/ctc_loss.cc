@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace ctc_loss_op {
 namespace {
 
 void expect_call(const char* op, size_t operands, const Metas& in, const Attrs& attrs) {
@@ -70,27 +71,28 @@ constexpr Variant kGradientVariants[] = {
 constexpr InOut kGradientInPlace[] = {{0, 0}};
 
 }  // namespace
+}  // namespace ctc_loss_op
 
 const Op kCtcLoss{
     .name = "ctc_loss",
     .summary = "connectionist temporal classification of labels under softmax(logits)",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = ctc_loss_op::infer,
+    .gradient = ctc_loss_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = ctc_loss_op::kVariants,
+    .cost = ctc_loss_op::cost,
+    .samples = ctc_loss_op::samples,
 };
 
 const Op kCtcLossGradient{
     .name = "ctc_loss_gradient",
     .summary = "(softmax(logits) - how likely a step spells a class) * dloss",
-    .infer = gradient_infer,
-    .in_place = kGradientInPlace,
+    .infer = ctc_loss_op::gradient_infer,
+    .in_place = ctc_loss_op::kGradientInPlace,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = ctc_loss_op::kGradientVariants,
+    .cost = ctc_loss_op::cost,
+    .samples = ctc_loss_op::gradient_samples,
 };
 
 Tensor ctc_loss(const Tensor& logits, const Tensor& labels) {

@@ -5,6 +5,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace dropout_op {
 namespace {
 
 // Inputs: x, step_params. Attributes: rate, stream; rows, 0 when x carries no rows: then the
@@ -69,39 +70,40 @@ Attrs attrs_for(const Tensor& x, double rate, int64_t stream) {
 }
 
 }  // namespace
+}  // namespace dropout_op
 
 const Op kDropout{
     .name = "dropout",
     .summary = "zeroes a share of the elements, scales the rest",
-    .infer = infer_forward,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = dropout_op::infer_forward,
+    .gradient = dropout_op::gradient,
+    .in_place = dropout_op::kInPlace,
+    .rows = dropout_op::rows,
     .effects = {.random = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = dropout_op::kVariants,
+    .cost = dropout_op::cost,
+    .samples = dropout_op::samples,
 };
 
 const Op kDropoutGradient{
     .name = "dropout_gradient",
     .summary = "dropout's mask, made again, on the gradient",
-    .infer = infer_gradient,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = dropout_op::infer_gradient,
+    .gradient = dropout_op::gradient,
+    .in_place = dropout_op::kInPlace,
+    .rows = dropout_op::rows,
     .effects = {.random = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = dropout_op::kVariants,
+    .cost = dropout_op::cost,
+    .samples = dropout_op::samples,
 };
 
 Tensor dropout(const Tensor& x, const Tensor& step_params, double rate, int64_t stream) {
-  return apply(kDropout, {x, step_params}, attrs_for(x, rate, stream))[0];
+  return apply(kDropout, {x, step_params}, dropout_op::attrs_for(x, rate, stream))[0];
 }
 
 Tensor dropout_gradient(const Tensor& dy, const Tensor& step_params, double rate, int64_t stream) {
-  return apply(kDropoutGradient, {dy, step_params}, attrs_for(dy, rate, stream))[0];
+  return apply(kDropoutGradient, {dy, step_params}, dropout_op::attrs_for(dy, rate, stream))[0];
 }
 
 }  // namespace pl

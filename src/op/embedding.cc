@@ -6,6 +6,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace embedding_op {
 namespace {
 
 // Inputs: table (V, D), indices int32 S. Output: (S..., D).
@@ -144,52 +145,53 @@ constexpr Variant kGradientVariants[] = {
 constexpr InOut kOntoInPlace[] = {{0, 0}};
 
 }  // namespace
+}  // namespace embedding_op
 
 const Op kEmbedding{
     .name = "embedding",
     .summary = "rows of a table picked by index; NaN for an index outside",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = embedding_op::infer,
+    .gradient = embedding_op::gradient,
+    .rows = embedding_op::rows,
+    .variants = embedding_op::kVariants,
+    .cost = embedding_op::cost,
+    .samples = embedding_op::samples,
 };
 
 const Op kEmbeddingGradient{
     .name = "embedding_gradient",
     .summary = "for each row of the table the sum of dy where it was picked",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .rows = gradient_rows,
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = gradient_samples,
+    .infer = embedding_op::gradient_infer,
+    .gradient = embedding_op::gradient_gradient,
+    .rows = embedding_op::gradient_rows,
+    .variants = embedding_op::kGradientVariants,
+    .cost = embedding_op::gradient_cost,
+    .samples = embedding_op::gradient_samples,
 };
 
 const Op kEmbeddingGradientOnto{
     .name = "embedding_gradient_onto",
     .summary = "embedding_gradient added to another gradient of the table, in its place",
-    .infer = onto_infer,
-    .gradient = onto_gradient,
-    .in_place = kOntoInPlace,
-    .rows = onto_rows,
+    .infer = embedding_op::onto_infer,
+    .gradient = embedding_op::onto_gradient,
+    .in_place = embedding_op::kOntoInPlace,
+    .rows = embedding_op::onto_rows,
     .additive = true,
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = onto_samples,
+    .variants = embedding_op::kGradientVariants,
+    .cost = embedding_op::gradient_cost,
+    .samples = embedding_op::onto_samples,
 };
 
 const Op kEmbeddingGradientAccumulate{
     .name = "embedding_gradient_accumulate",
     .summary = "adds embedding_gradient to a running sum",
-    .infer = onto_infer,
-    .next_version = kOntoInPlace,
+    .infer = embedding_op::onto_infer,
+    .next_version = embedding_op::kOntoInPlace,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = onto_samples,
+    .variants = embedding_op::kGradientVariants,
+    .cost = embedding_op::gradient_cost,
+    .samples = embedding_op::onto_samples,
 };
 
 Tensor embedding(const Tensor& table, const Tensor& indices) {

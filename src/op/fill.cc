@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace fill_op {
 namespace {
 
 // No inputs. Attributes: shape, value, dtype; rows, 1 when shape[0] counts the batch's samples.
@@ -38,15 +39,16 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace fill_op
 
 const Op kFill{
     .name = "fill",
     .summary = "one number everywhere",
-    .infer = infer,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = fill_op::infer,
+    .rows = fill_op::rows,
+    .variants = fill_op::kVariants,
+    .cost = fill_op::cost,
+    .samples = fill_op::samples,
 };
 
 Tensor fill(const Shape& shape, double value, Dtype dtype, bool rows) {

@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace flip_op {
 namespace {
 
 // Input: x. Attribute: axes, sorted, from 0.
@@ -42,16 +43,17 @@ std::vector<Sample> samples() {
 constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::flip_reference}};
 
 }  // namespace
+}  // namespace flip_op
 
 const Op kFlip{
     .name = "flip",
     .summary = "axes in the opposite order",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = flip_op::infer,
+    .gradient = flip_op::gradient,
+    .rows = flip_op::rows,
+    .variants = flip_op::kVariants,
+    .cost = flip_op::cost,
+    .samples = flip_op::samples,
 };
 
 Tensor flip(const Tensor& x, std::vector<int64_t> axes) {

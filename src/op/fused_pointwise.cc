@@ -5,6 +5,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace fused_pointwise_op {
 namespace {
 
 constexpr const char* kName = "fused_pointwise";
@@ -121,17 +122,18 @@ constexpr InOut kInPlace[kMostTileOperands] = {{0, 0},  {1, 0},  {2, 0},  {3, 0}
                                                {12, 0}, {13, 0}, {14, 0}, {15, 0}};
 
 }  // namespace
+}  // namespace fused_pointwise_op
 
 const Op kFusedPointwise{
-    .name = kName,
+    .name = fused_pointwise_op::kName,
     .summary = "a chain of pointwise ops in one pass",
-    .infer = infer,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = fused_pointwise_op::infer,
+    .in_place = fused_pointwise_op::kInPlace,
+    .rows = fused_pointwise_op::rows,
     .effects = {.random = true},  // where dropout is in it
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = fused_pointwise_op::kVariants,
+    .cost = fused_pointwise_op::cost,
+    .samples = fused_pointwise_op::samples,
 };
 
 Attrs fused_pointwise_attrs(const Metas& in, const Shape& out, std::string program, Dtype dtype) {
@@ -149,7 +151,7 @@ Tensor fused_pointwise(const Tensors& in, const std::string& program, Dtype dtyp
   Metas metas;
   for (const Tensor& tensor : in) metas.push_back(tensor.meta());
   const Attrs plain{{"program", program}, {"dtype", std::string(name_of(dtype))}};
-  const Shape out = infer(metas, plain)[0].shape;
+  const Shape out = fused_pointwise_op::infer(metas, plain)[0].shape;
   return apply(kFusedPointwise, in, fused_pointwise_attrs(metas, out, program, dtype))[0];
 }
 

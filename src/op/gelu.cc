@@ -8,6 +8,7 @@
 #include "op/scale.h"
 
 namespace pl {
+namespace gelu_op {
 namespace {
 
 // Input: x. Attribute: approximate (0 or 1).
@@ -94,38 +95,39 @@ Attrs attrs_of(bool approximate) {
 }
 
 }  // namespace
+}  // namespace gelu_op
 
 const Op kGelu{
     .name = "gelu",
     .summary = "x times the normal distribution's probability below x",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = gelu_op::infer,
+    .gradient = gelu_op::gradient,
+    .in_place = gelu_op::kInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = gelu_op::kVariants,
+    .cost = gelu_op::cost,
+    .samples = gelu_op::samples,
 };
 
 const Op kGeluGradient{
     .name = "gelu_gradient",
     .summary = "dy times gelu's slope at x",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = gelu_op::gradient_infer,
+    .gradient = gelu_op::gradient_gradient,
+    .in_place = gelu_op::kGradientInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = gelu_op::kGradientVariants,
+    .cost = gelu_op::cost,
+    .samples = gelu_op::gradient_samples,
 };
 
 Tensor gelu(const Tensor& x, bool approximate) {
-  return apply(kGelu, {x}, attrs_of(approximate))[0];
+  return apply(kGelu, {x}, gelu_op::attrs_of(approximate))[0];
 }
 Tensor gelu_gradient(const Tensor& x, const Tensor& dy, bool approximate) {
-  return apply(kGeluGradient, {x, dy}, attrs_of(approximate))[0];
+  return apply(kGeluGradient, {x, dy}, gelu_op::attrs_of(approximate))[0];
 }
 
 }  // namespace pl

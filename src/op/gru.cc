@@ -8,6 +8,7 @@
 #include "op/reduce.h"
 
 namespace pl {
+namespace gru_op {
 namespace {
 
 // The bias is float32 for 16-bit operands: it is added before anything is rounded.
@@ -150,38 +151,39 @@ constexpr InOut kInPlace[] = {{0, 1}};                  // gates where z was
 constexpr InOut kGradientInPlace[] = {{0, 0}, {1, 1}};  // dz where gates were, dn where inner was
 
 }  // namespace
+}  // namespace gru_op
 
 namespace cpu {
 RecurrentForm gru_form(const PrepareCall& call) {
-  return recurrent_form(kForward, call.in, call.attrs);
+  return recurrent_form(gru_op::kForward, call.in, call.attrs);
 }
 RecurrentForm gru_gradient_form(const PrepareCall& call) {
-  return recurrent_form(kBackward, call.in, call.attrs);
+  return recurrent_form(gru_op::kBackward, call.in, call.attrs);
 }
 }  // namespace cpu
 
 const Op kGru{
     .name = "gru",
     .summary = "gated recurrent units over sequences of projected inputs",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = gru_op::infer,
+    .gradient = gru_op::gradient,
+    .in_place = gru_op::kInPlace,
+    .rows = gru_op::rows,
+    .wide_operands = gru_op::wide_operands,
+    .variants = gru_op::kVariants,
+    .cost = gru_op::cost,
+    .samples = gru_op::samples,
 };
 
 const Op kGruGradient{
     .name = "gru_gradient",
     .summary = "gradients of gru's projected inputs and first state, step by step backwards",
-    .infer = gradient_infer,
-    .in_place = kGradientInPlace,
-    .rows = gradient_rows,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .infer = gru_op::gradient_infer,
+    .in_place = gru_op::kGradientInPlace,
+    .rows = gru_op::gradient_rows,
+    .variants = gru_op::kGradientVariants,
+    .cost = gru_op::cost,
+    .samples = gru_op::gradient_samples,
 };
 
 GruResult gru(const Tensor& z, const Tensor& u, const GruExtras& extras,

@@ -10,6 +10,7 @@
 #include "op/scale.h"
 
 namespace pl {
+namespace layer_norm_op {
 namespace {
 
 // Dimensions of x (..., D) without the last.
@@ -259,45 +260,46 @@ constexpr InOut kInPlace[] = {{0, 0}};
 constexpr InOut kGradientInPlace[] = {{4, 0}, {0, 0}};
 
 }  // namespace
+}  // namespace layer_norm_op
 
 const Op kLayerNorm{
     .name = "layer_norm",
     .summary = "mean 0 and variance 1 along the last axis, then gamma and beta",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = layer_norm_op::infer,
+    .gradient = layer_norm_op::gradient,
+    .in_place = layer_norm_op::kInPlace,
+    .rows = layer_norm_op::rows,
     .cut = Cut::rows,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .wide_operands = layer_norm_op::wide_operands,
+    .variants = layer_norm_op::kVariants,
+    .cost = layer_norm_op::cost,
+    .samples = layer_norm_op::samples,
 };
 
 const Op kLayerNormGradient{
     .name = "layer_norm_gradient",
     .summary = "gradient of layer_norm for its input",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
-    .rows = gradient_rows,
+    .infer = layer_norm_op::gradient_infer,
+    .gradient = layer_norm_op::gradient_gradient,
+    .in_place = layer_norm_op::kGradientInPlace,
+    .rows = layer_norm_op::gradient_rows,
     .cut = Cut::rows,
-    .wide_operands = gradient_wide_operands,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .wide_operands = layer_norm_op::gradient_wide_operands,
+    .variants = layer_norm_op::kGradientVariants,
+    .cost = layer_norm_op::cost,
+    .samples = layer_norm_op::gradient_samples,
 };
 
 const Op kLayerNormParameterGradient{
     .name = "layer_norm_parameter_gradient",
     .summary = "gradients of layer_norm for gamma and beta",
-    .infer = parameter_gradient_infer,
-    .gradient = parameter_gradient_gradient,
-    .rows = parameter_gradient_rows,
-    .wide_operands = parameter_gradient_wide_operands,
-    .variants = kParameterGradientVariants,
-    .cost = parameter_cost,
-    .samples = parameter_gradient_samples,
+    .infer = layer_norm_op::parameter_gradient_infer,
+    .gradient = layer_norm_op::parameter_gradient_gradient,
+    .rows = layer_norm_op::parameter_gradient_rows,
+    .wide_operands = layer_norm_op::parameter_gradient_wide_operands,
+    .variants = layer_norm_op::kParameterGradientVariants,
+    .cost = layer_norm_op::parameter_cost,
+    .samples = layer_norm_op::parameter_gradient_samples,
 };
 
 LayerNormResult layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta,

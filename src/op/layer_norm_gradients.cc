@@ -9,6 +9,7 @@
 #include "op/reduce.h"
 
 namespace pl {
+namespace layer_norm_gradients_op {
 namespace {
 
 constexpr const char* kName = "layer_norm_gradients";
@@ -130,52 +131,53 @@ constexpr InOut kAccumulateInPlace[] = {{7, 0}, {8, 0}, {3, 0}};
 constexpr InOut kNextVersion[] = {{0, 1}, {1, 2}, {2, 3}};
 
 }  // namespace
+}  // namespace layer_norm_gradients_op
 
 const Op kLayerNormGradients{
-    .name = kName,
+    .name = layer_norm_gradients_op::kName,
     .summary = "all gradients of layer_norm, and what else reaches its input",
-    .infer = infer,
-    .in_place = kInPlace,
-    .rows = rows,
-    .rows_of = rows_of,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = layer_norm_gradients_op::infer,
+    .in_place = layer_norm_gradients_op::kInPlace,
+    .rows = layer_norm_gradients_op::rows,
+    .rows_of = layer_norm_gradients_op::rows_of,
+    .wide_operands = layer_norm_gradients_op::wide_operands,
+    .variants = layer_norm_gradients_op::kVariants,
+    .cost = layer_norm_gradients_op::cost,
+    .samples = layer_norm_gradients_op::samples,
 };
 
 const Op kLayerNormGradientsAccumulate{
-    .name = kAdding.name,
+    .name = layer_norm_gradients_op::kAdding.name,
     .summary = "layer_norm_gradients whose sums over rows are added to running sums",
-    .infer = accumulate_infer,
-    .in_place = kAccumulateInPlace,
-    .next_version = kNextVersion,
+    .infer = layer_norm_gradients_op::accumulate_infer,
+    .in_place = layer_norm_gradients_op::kAccumulateInPlace,
+    .next_version = layer_norm_gradients_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .wide_operands = accumulate_wide_operands,
-    .variants = kAccumulateVariants,
-    .cost = accumulate_cost,
-    .samples = accumulate_samples,
+    .wide_operands = layer_norm_gradients_op::accumulate_wide_operands,
+    .variants = layer_norm_gradients_op::kAccumulateVariants,
+    .cost = layer_norm_gradients_op::accumulate_cost,
+    .samples = layer_norm_gradients_op::accumulate_samples,
 };
 
 std::unique_ptr<Kernel> layer_norm_gradients_accumulate_composed(const PrepareCall& call) {
-  return kAdding.composed(call);
+  return layer_norm_gradients_op::kAdding.composed(call);
 }
 
 std::unique_ptr<Kernel> layer_norm_gradients_in_parts(const PrepareCall& call) {
   const Metas of_sums{call.in[0], call.in[2], call.in[3], call.in[4]};
   const Metas sums{call.out[1], call.out[2]}, input{call.out[0]}, terms{call.out[0], call.out[0]};
   const Metas of_input(call.in.begin(), call.in.begin() + 5);
-  Parts parts{
+  layer_norm_gradients_op::Parts parts{
       .sums = prepare(kLayerNormParameterGradient, {call.backend, of_sums, sums, call.attrs}),
       .input = prepare(kLayerNormGradient, {call.backend, of_input, input, call.attrs})};
   if (call.in.size() > 5) parts.add = prepare(kAdd, {call.backend, terms, input, Attrs()});
   if (call.out.size() > 3) {
     const Metas total{call.out[3]};
-    const Attrs attrs = leading_sum_attrs(call.out[0], total[0].dtype);
+    const Attrs attrs = layer_norm_gradients_op::leading_sum_attrs(call.out[0], total[0].dtype);
     parts.total = prepare(kReduceSum, {call.backend, input, total, attrs});
   }
-  return std::make_unique<InParts>(call, std::move(parts));
+  return std::make_unique<layer_norm_gradients_op::InParts>(call, std::move(parts));
 }
 
 LayerNormGradients layer_norm_gradients(const Tensor& x, const Tensor& gamma, const Tensor& mean,

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace leaky_relu_op {
 namespace {
 
 void check_alpha(const char* op, const Metas& in, const Attrs& attrs) {
@@ -55,31 +56,32 @@ constexpr InOut kInPlace[] = {{0, 0}};
 constexpr InOut kGradientInPlace[] = {{1, 0}, {0, 0}};
 
 }  // namespace
+}  // namespace leaky_relu_op
 
 const Op kLeakyRelu{
     .name = "leaky_relu",
     .summary = "x where positive, alpha * x elsewhere",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = leaky_relu_op::infer,
+    .gradient = leaky_relu_op::gradient,
+    .in_place = leaky_relu_op::kInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = leaky_relu_op::kVariants,
+    .cost = leaky_relu_op::cost,
+    .samples = leaky_relu_op::samples,
 };
 
 const Op kLeakyReluGradient{
     .name = "leaky_relu_gradient",
     .summary = "dy where leaky_relu's output is positive, alpha * dy elsewhere",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = leaky_relu_op::gradient_infer,
+    .gradient = leaky_relu_op::gradient_gradient,
+    .in_place = leaky_relu_op::kGradientInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = leaky_relu_op::kGradientVariants,
+    .cost = leaky_relu_op::cost,
+    .samples = leaky_relu_op::gradient_samples,
 };
 
 Tensor leaky_relu(const Tensor& x, double alpha) {

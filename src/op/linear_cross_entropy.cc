@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace linear_cross_entropy_op {
 namespace {
 
 constexpr const char* kName = "linear_cross_entropy";
@@ -172,33 +173,34 @@ constexpr Variant kVariants[] = {
 constexpr InOut kInPlace[] = {{0, 1}};
 
 }  // namespace
+}  // namespace linear_cross_entropy_op
 
 const Op kLinearCrossEntropy{
-    .name = kName,
+    .name = linear_cross_entropy_op::kName,
     .summary =
         "cross-entropy of integer labels under softmax(h x w + bias), with its gradients, "
         "in blocks of rows",
-    .infer = infer,
-    .in_place = kInPlace,
-    .rows = rows,
-    .rows_of = rows_of,
-    .wide_operands = wide_operands,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = linear_cross_entropy_op::infer,
+    .in_place = linear_cross_entropy_op::kInPlace,
+    .rows = linear_cross_entropy_op::rows,
+    .rows_of = linear_cross_entropy_op::rows_of,
+    .wide_operands = linear_cross_entropy_op::wide_operands,
+    .variants = linear_cross_entropy_op::kVariants,
+    .cost = linear_cross_entropy_op::cost,
+    .samples = linear_cross_entropy_op::samples,
 };
 
 const Op kLinearCrossEntropyAccumulate{
     .name = "linear_cross_entropy_accumulate",
     .summary = "linear_cross_entropy whose gradient of w is added to a running sum",
-    .infer = accumulate_infer,
-    .in_place = kAccumulateInPlace,
-    .next_version = kNextVersion,
+    .infer = linear_cross_entropy_op::accumulate_infer,
+    .in_place = linear_cross_entropy_op::kAccumulateInPlace,
+    .next_version = linear_cross_entropy_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kAccumulateVariants,
-    .cost = accumulate_cost,
-    .samples = accumulate_samples,
+    .variants = linear_cross_entropy_op::kAccumulateVariants,
+    .cost = linear_cross_entropy_op::accumulate_cost,
+    .samples = linear_cross_entropy_op::accumulate_samples,
 };
 
 LinearCrossEntropyResult linear_cross_entropy(const Tensor& h, const Tensor& w,
@@ -234,8 +236,8 @@ LinearCrossEntropyForm linear_cross_entropy_form(const PrepareCall& call, bool a
   form.inner = in[0].shape.back();
   form.classes = in[1].shape[form.transpose_b ? 0 : 1];
   form.rows = in[2].elements();
-  form.block = block_rows(form.classes);
-  form.piece = piece_classes(form.classes);
+  form.block = linear_cross_entropy_op::block_rows(form.classes);
+  form.piece = linear_cross_entropy_op::piece_classes(form.classes);
   form.bias = form.dloss = form.dh = form.dw = form.dbias = -1;
   const bool bias = call.attrs.integer("bias", 0), gradients = call.attrs.integer("gradients", 0);
   if (bias) form.bias = 3;

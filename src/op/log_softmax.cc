@@ -5,6 +5,7 @@
 #include "op/reduce.h"
 
 namespace pl {
+namespace log_softmax_op {
 namespace {
 
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -46,18 +47,19 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::log_softmax
 constexpr InOut kInPlace[] = {{0, 0}};
 
 }  // namespace
+}  // namespace log_softmax_op
 
 const Op kLogSoftmax{
     .name = "log_softmax",
     .summary = "logarithm of softmax over the last axis",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = log_softmax_op::infer,
+    .gradient = log_softmax_op::gradient,
+    .in_place = log_softmax_op::kInPlace,
+    .rows = log_softmax_op::rows,
     .cut = Cut::rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = log_softmax_op::kVariants,
+    .cost = log_softmax_op::cost,
+    .samples = log_softmax_op::samples,
 };
 
 Tensor log_softmax(const Tensor& x) {

@@ -5,6 +5,7 @@
 #include "op/recurrent_weight_gradient.h"
 
 namespace pl {
+namespace lstm_op {
 namespace {
 
 constexpr RecurrentOperand kMore[] = {kFirstState, kFirstCell, kStepMask, kDropped};
@@ -107,37 +108,38 @@ constexpr InOut kInPlace[] = {{0, 1}};          // gates where z was
 constexpr InOut kGradientInPlace[] = {{0, 0}};  // dz where gates were
 
 }  // namespace
+}  // namespace lstm_op
 
 namespace cpu {
 RecurrentForm lstm_form(const PrepareCall& call) {
-  return recurrent_form(kForward, call.in, call.attrs);
+  return recurrent_form(lstm_op::kForward, call.in, call.attrs);
 }
 RecurrentForm lstm_gradient_form(const PrepareCall& call) {
-  return recurrent_form(kBackward, call.in, call.attrs);
+  return recurrent_form(lstm_op::kBackward, call.in, call.attrs);
 }
 }  // namespace cpu
 
 const Op kLstm{
     .name = "lstm",
     .summary = "long short-term memory over sequences of projected inputs",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = lstm_op::infer,
+    .gradient = lstm_op::gradient,
+    .in_place = lstm_op::kInPlace,
+    .rows = lstm_op::rows,
+    .variants = lstm_op::kVariants,
+    .cost = lstm_op::cost,
+    .samples = lstm_op::samples,
 };
 
 const Op kLstmGradient{
     .name = "lstm_gradient",
     .summary = "gradients of lstm's projected inputs and first state, step by step backwards",
-    .infer = gradient_infer,
-    .in_place = kGradientInPlace,
-    .rows = gradient_rows,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .infer = lstm_op::gradient_infer,
+    .in_place = lstm_op::kGradientInPlace,
+    .rows = lstm_op::gradient_rows,
+    .variants = lstm_op::kGradientVariants,
+    .cost = lstm_op::cost,
+    .samples = lstm_op::gradient_samples,
 };
 
 LstmResult lstm(const Tensor& z, const Tensor& u, const LstmExtras& extras,

@@ -6,6 +6,7 @@
 #include "op/relu.h"
 
 namespace pl {
+namespace matmul_op {
 namespace {
 
 // All dimensions but the last, and their product.
@@ -135,13 +136,14 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace matmul_op
 
 MatmulForm matmul_form(const Metas& in, const Attrs& attrs) {
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
   const Shape &a = in[0].shape, &b = in[1].shape;
-  return {.m = ta ? a.back() : rows_of(a),
+  return {.m = ta ? a.back() : matmul_op::rows_of(a),
           .n = tb ? b[0] : b.back(),
-          .k = ta ? rows_of(a) : a.back(),
+          .k = ta ? matmul_op::rows_of(a) : a.back(),
           .transpose_a = ta,
           .transpose_b = tb,
           .bias = in.size() > 2,
@@ -151,12 +153,12 @@ MatmulForm matmul_form(const Metas& in, const Attrs& attrs) {
 const Op kMatmul{
     .name = "matmul",
     .summary = "matrix product with optional transposes, bias and relu",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = matmul_op::infer,
+    .gradient = matmul_op::gradient,
+    .rows = matmul_op::rows,
+    .variants = matmul_op::kVariants,
+    .cost = matmul_op::cost,
+    .samples = matmul_op::samples,
 };
 
 Attrs matmul_attrs(const MatmulOptions& options, Dtype operands) {

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace matmul_accumulate_op {
 namespace {
 
 constexpr const char* kName = "matmul_accumulate";
@@ -42,17 +43,18 @@ constexpr Variant kVariants[] = {
 constexpr InOut kNextVersion[] = {{0, 0}};
 
 }  // namespace
+}  // namespace matmul_accumulate_op
 
 const Op kMatmulAccumulate{
-    .name = kName,
+    .name = matmul_accumulate_op::kName,
     .summary = "adds a matrix product to a running sum",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = matmul_accumulate_op::infer,
+    .next_version = matmul_accumulate_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = matmul_accumulate_op::kVariants,
+    .cost = matmul_accumulate_op::cost,
+    .samples = matmul_accumulate_op::samples,
 };
 
 Tensor matmul_accumulate(const Tensor& sum, const Tensor& a, const Tensor& b,

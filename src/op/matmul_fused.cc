@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace matmul_fused_op {
 namespace {
 
 // Inputs: a, b, c, and of matmul_add a bias. Attributes of matmul, but for its activation.
@@ -62,25 +63,26 @@ constexpr Variant kGeluVariants[] = {
     {"composed", DeviceKind::cpu, cpu::matmul_gelu_gradient_composed}};
 
 }  // namespace
+}  // namespace matmul_fused_op
 
 const Op kMatmulAdd{
     .name = "matmul_add",
     .summary = "matrix product, to which a matrix and perhaps a bias are added",
-    .infer = add_infer,
-    .rows = rows,
-    .variants = kAddVariants,
-    .cost = cost,
-    .samples = add_samples,
+    .infer = matmul_fused_op::add_infer,
+    .rows = matmul_fused_op::rows,
+    .variants = matmul_fused_op::kAddVariants,
+    .cost = matmul_fused_op::cost,
+    .samples = matmul_fused_op::add_samples,
 };
 
 const Op kMatmulGeluGradient{
     .name = "matmul_gelu_gradient",
     .summary = "matrix product times gelu's slope (by tanh) at another matrix",
-    .infer = gelu_infer,
-    .rows = rows,
-    .variants = kGeluVariants,
-    .cost = cost,
-    .samples = gelu_samples,
+    .infer = matmul_fused_op::gelu_infer,
+    .rows = matmul_fused_op::rows,
+    .variants = matmul_fused_op::kGeluVariants,
+    .cost = matmul_fused_op::cost,
+    .samples = matmul_fused_op::gelu_samples,
 };
 
 Tensor matmul_add(const Tensor& a, const Tensor& b, const Tensor& c, MatmulOptions options,

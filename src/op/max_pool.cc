@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace max_pool_op {
 namespace {
 
 constexpr Dim kLargestWindow = 255;  // positions are bytes
@@ -92,11 +93,12 @@ constexpr Variant kGradientVariants[] = {
 };
 
 }  // namespace
+}  // namespace max_pool_op
 
 PoolForm max_pool_form(const Metas& in, const Attrs& attrs) {
   expect_operands("max_pool", 1, 1, in, attrs);
   if (!is_real(in[0].dtype)) reject("max_pool", "float32 or float64", in, attrs);
-  return form_of("max_pool", in[0].shape, in, attrs);
+  return max_pool_op::form_of("max_pool", in[0].shape, in, attrs);
 }
 
 PoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
@@ -105,7 +107,7 @@ PoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
   if (in[0].dtype != Dtype::uint8 || !is_real(in[1].dtype) || in[0].shape != in[1].shape)
     reject(op, "an uint8 index and a float32 or float64 dy of one shape", in, attrs);
   const Dim rows = in[1].shape.rank() > 0 ? in[1].shape[0] : 0;
-  const PoolForm f = form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
+  const PoolForm f = max_pool_op::form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
   if (in[1].shape != f.output()) reject(op, "dy of shape " + f.output().text(), in, attrs);
   return f;
 }
@@ -113,22 +115,22 @@ PoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
 const Op kMaxPool{
     .name = "max_pool",
     .summary = "largest element of each window, and its position as a byte",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = max_pool_op::infer,
+    .gradient = max_pool_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = max_pool_op::kVariants,
+    .cost = max_pool_op::cost,
+    .samples = max_pool_op::samples,
 };
 
 const Op kMaxPoolGradient{
     .name = "max_pool_gradient",
     .summary = "dy put where max_pool found its maxima",
-    .infer = gradient_infer,
+    .infer = max_pool_op::gradient_infer,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = gradient_samples,
+    .variants = max_pool_op::kGradientVariants,
+    .cost = max_pool_op::gradient_cost,
+    .samples = max_pool_op::gradient_samples,
 };
 
 MaxPoolResult max_pool_with_index(const Tensor& x, const PoolOptions& options) {

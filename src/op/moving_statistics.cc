@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace moving_statistics_op {
 namespace {
 
 // Inputs: moving mean, moving variance, mean, variance. Outputs: the next versions of the first
@@ -37,17 +38,18 @@ constexpr Variant kVariants[] = {
 constexpr InOut kNextVersion[] = {{0, 0}, {1, 1}};
 
 }  // namespace
+}  // namespace moving_statistics_op
 
 const Op kMovingStatistics{
     .name = "moving_statistics",
     .summary = "moving averages of a batch's mean and variance",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = moving_statistics_op::infer,
+    .next_version = moving_statistics_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = moving_statistics_op::kVariants,
+    .cost = moving_statistics_op::cost,
+    .samples = moving_statistics_op::samples,
 };
 
 MovingStatistics moving_statistics(const Tensor& moving_mean, const Tensor& moving_variance,

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace one_hot_op {
 namespace {
 
 // Input: labels int32. Attributes: depth, dtype.
@@ -38,15 +39,16 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace one_hot_op
 
 const Op kOneHot{
     .name = "one_hot",
     .summary = "class numbers to rows with a single 1",
-    .infer = infer,
+    .infer = one_hot_op::infer,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = one_hot_op::kVariants,
+    .cost = one_hot_op::cost,
+    .samples = one_hot_op::samples,
 };
 
 Tensor one_hot(const Tensor& labels, Dim depth, Dtype dtype) {

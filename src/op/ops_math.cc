@@ -17,8 +17,8 @@
 namespace pl::ops {
 namespace {
 
-template <class F>
-Tensor meet(const Operand& a, const Operand& b, const F& run, bool real = false) {
+Tensor meet(const Operand& a, const Operand& b, Tensor (*run)(const Tensor&, const Tensor&),
+            bool real = false) {
   Dtype dtype = common_dtype(a, b);
   if (real && !is_floating(dtype)) dtype = Dtype::float32;
   return run(a.in(dtype), b.in(dtype));

@@ -4,6 +4,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace own_rows_op {
 namespace {
 
 // Inputs: x (B, H, ...), a band of each image; step_params, which say which band it is. Attributes:
@@ -49,16 +50,17 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::own_rows_re
 constexpr InOut kInPlace[] = {{0, 0}};
 
 }  // namespace
+}  // namespace own_rows_op
 
 const Op kOwnRows{
     .name = "own_rows",
     .summary = "a band of an image with all rows but its own zeroed",
-    .infer = infer,
-    .in_place = kInPlace,
+    .infer = own_rows_op::infer,
+    .in_place = own_rows_op::kInPlace,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = own_rows_op::kVariants,
+    .cost = own_rows_op::cost,
+    .samples = own_rows_op::samples,
 };
 
 }  // namespace pl

@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace pad_op {
 namespace {
 
 constexpr Dim kLargest = Dim{1} << 30;
@@ -72,30 +73,35 @@ Attrs attrs_of(const Pads& pads) {
 }
 
 }  // namespace
+}  // namespace pad_op
 
 const Op kPad{
     .name = "pad",
     .summary = "zeros around the rows and columns of images",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = pad_op::infer,
+    .gradient = pad_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = pad_op::kVariants,
+    .cost = pad_op::cost,
+    .samples = pad_op::samples,
 };
 
 const Op kCrop{
     .name = "crop",
     .summary = "images without some of their outer rows and columns",
-    .infer = crop_infer,
-    .gradient = crop_gradient,
+    .infer = pad_op::crop_infer,
+    .gradient = pad_op::crop_gradient,
     .rows = rows_map,
-    .variants = kCropVariants,
-    .cost = crop_cost,
-    .samples = crop_samples,
+    .variants = pad_op::kCropVariants,
+    .cost = pad_op::crop_cost,
+    .samples = pad_op::crop_samples,
 };
 
-Tensor pad(const Tensor& x, const Pads& pads) { return apply(kPad, {x}, attrs_of(pads))[0]; }
-Tensor crop(const Tensor& x, const Pads& pads) { return apply(kCrop, {x}, attrs_of(pads))[0]; }
+Tensor pad(const Tensor& x, const Pads& pads) {
+  return apply(kPad, {x}, pad_op::attrs_of(pads))[0];
+}
+Tensor crop(const Tensor& x, const Pads& pads) {
+  return apply(kCrop, {x}, pad_op::attrs_of(pads))[0];
+}
 
 }  // namespace pl

@@ -6,6 +6,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace place_rows_op {
 namespace {
 
 // Inputs: images (B, H, ...), of which some rows are there already; a band (1, h, ...) of one of
@@ -55,17 +56,18 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::place_rows_
 constexpr InOut kNextVersion[] = {{0, 0}};
 
 }  // namespace
+}  // namespace place_rows_op
 
 const Op kPlaceRows{
     .name = "place_rows",
     .summary = "a band's own rows in their place in the whole image",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = place_rows_op::infer,
+    .next_version = place_rows_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = place_rows_op::kVariants,
+    .cost = place_rows_op::cost,
+    .samples = place_rows_op::samples,
 };
 
 }  // namespace pl

@@ -4,6 +4,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace random_op {
 namespace {
 
 // Input: step_params. Attributes: shape, dtype, stream, distribution, a, b; rows, 1 when dimension
@@ -58,17 +59,18 @@ std::vector<Sample> samples() {
 constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::random_reference}};
 
 }  // namespace
+}  // namespace random_op
 
 const Op kRandom{
     .name = "random",
     .summary = "normal or uniform numbers, drawn anew in each step",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
+    .infer = random_op::infer,
+    .gradient = random_op::gradient,
+    .rows = random_op::rows,
     .effects = {.random = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = random_op::kVariants,
+    .cost = random_op::cost,
+    .samples = random_op::samples,
 };
 
 Tensor draw(const Shape& shape, const Tensor& step_params, int64_t stream,

@@ -6,6 +6,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace random_image_op {
 namespace {
 
 bool one_of(const std::string& text, std::initializer_list<const char*> words) {
@@ -107,29 +108,30 @@ constexpr Variant kGradientVariants[] = {
     {"reference", DeviceKind::cpu, cpu::random_image_gradient_reference}};
 
 }  // namespace
+}  // namespace random_image_op
 
 const Op kRandomImage{
     .name = "random_image",
     .summary = "images flipped, cropped, turned, moved or zoomed at random",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
+    .infer = random_image_op::infer,
+    .gradient = random_image_op::gradient,
+    .rows = random_image_op::rows,
     .effects = {.random = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = random_image_op::kVariants,
+    .cost = random_image_op::cost,
+    .samples = random_image_op::samples,
 };
 
 const Op kRandomImageGradient{
     .name = "random_image_gradient",
     .summary = "pixels sent back where random_image took them from",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .rows = rows,
+    .infer = random_image_op::gradient_infer,
+    .gradient = random_image_op::gradient_gradient,
+    .rows = random_image_op::rows,
     .effects = {.random = true},
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = random_image_op::kGradientVariants,
+    .cost = random_image_op::cost,
+    .samples = random_image_op::gradient_samples,
 };
 
 Tensor random_image(const Tensor& x, const Tensor& step_params, int64_t stream,

@@ -4,6 +4,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace recurrent_weight_gradient_op {
 namespace {
 
 // Inputs: h (B, T, H), dz (B, T, N), [h0 (B, H)], [dropped (B, columns / H, H)]. Output (H,
@@ -75,15 +76,16 @@ constexpr Variant kWeightVariants[] = {
 };
 
 }  // namespace
+}  // namespace recurrent_weight_gradient_op
 
 const Op kRecurrentWeightGradient{
     .name = "recurrent_weight_gradient",
     .summary = "sum over samples and steps of the previous state times a step's gradient",
-    .infer = weight_infer,
-    .rows = weight_rows,
-    .variants = kWeightVariants,
-    .cost = weight_cost,
-    .samples = weight_samples,
+    .infer = recurrent_weight_gradient_op::weight_infer,
+    .rows = recurrent_weight_gradient_op::weight_rows,
+    .variants = recurrent_weight_gradient_op::kWeightVariants,
+    .cost = recurrent_weight_gradient_op::weight_cost,
+    .samples = recurrent_weight_gradient_op::weight_samples,
 };
 
 RecurrentWeightOptions recurrent_weight_options(const GradientCall& call,

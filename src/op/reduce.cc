@@ -13,6 +13,7 @@
 #include "op/scale.h"
 
 namespace pl {
+namespace reduce_op {
 namespace {
 
 // Input: x. Attributes: axes (ascending, none negative, each once), keepdims (0 or 1), dtype of the
@@ -170,57 +171,58 @@ Tensor reduce(const Op& op, const Tensor& x, std::vector<int64_t> axes, bool kee
 }
 
 }  // namespace
+}  // namespace reduce_op
 
 const Op kReduceSum{
     .name = "reduce_sum",
     .summary = "sum over axes",
-    .infer = infer_sum,
-    .gradient = gradient_sum,
-    .rows = rows_sum_axes,
-    .variants = kSumVariants,
-    .cost = cost,
-    .samples = samples_sum,
+    .infer = reduce_op::infer_sum,
+    .gradient = reduce_op::gradient_sum,
+    .rows = reduce_op::rows_sum_axes,
+    .variants = reduce_op::kSumVariants,
+    .cost = reduce_op::cost,
+    .samples = reduce_op::samples_sum,
 };
 
 const Op kReduceMax{
     .name = "reduce_max",
     .summary = "maximum over axes; NaN if one is",
-    .infer = infer_max,
-    .gradient = gradient_max,
-    .rows = rows_max_axes,
-    .variants = kMaxVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = reduce_op::infer_max,
+    .gradient = reduce_op::gradient_max,
+    .rows = reduce_op::rows_max_axes,
+    .variants = reduce_op::kMaxVariants,
+    .cost = reduce_op::cost,
+    .samples = reduce_op::samples,
 };
 
 const Op kReduceSumAccumulate{
-    .name = kAddingSum.name,
+    .name = reduce_op::kAddingSum.name,
     .summary = "adds a sum over axes to a running sum",
-    .infer = infer_accumulate,
-    .next_version = kSumNextVersion,
+    .infer = reduce_op::infer_accumulate,
+    .next_version = reduce_op::kSumNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kAccumulateVariants,
-    .cost = cost_accumulate,
-    .samples = samples_accumulate,
+    .variants = reduce_op::kAccumulateVariants,
+    .cost = reduce_op::cost_accumulate,
+    .samples = reduce_op::samples_accumulate,
 };
 
 std::unique_ptr<Kernel> reduce_sum_accumulate_composed(const PrepareCall& call) {
-  return kAddingSum.composed(call);
+  return reduce_op::kAddingSum.composed(call);
 }
 
 Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes, bool keepdims,
                   std::optional<Dtype> dtype) {
-  return reduce(kReduceSum, x, std::move(axes), keepdims, dtype);
+  return reduce_op::reduce(kReduceSum, x, std::move(axes), keepdims, dtype);
 }
 
 Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
-  return reduce(kReduceMax, x, std::move(axes), keepdims);
+  return reduce_op::reduce(kReduceMax, x, std::move(axes), keepdims);
 }
 
 Tensor reduce_mean(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
   double count = 1;
-  for (int64_t axis : normalised("reduce_mean", x, axes))
+  for (int64_t axis : reduce_op::normalised("reduce_mean", x, axes))
     count *= static_cast<double>(x.shape()[static_cast<int>(axis)]);
   return scale(reduce_sum(x, std::move(axes), keepdims), 1 / count);
 }

@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace relu_op {
 namespace {
 
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -56,31 +57,32 @@ constexpr InOut kInPlace[] = {{0, 0}};
 constexpr InOut kGradientInPlace[] = {{1, 0}, {0, 0}};
 
 }  // namespace
+}  // namespace relu_op
 
 const Op kRelu{
     .name = "relu",
     .summary = "max(x, 0); NaN stays NaN",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = relu_op::infer,
+    .gradient = relu_op::gradient,
+    .in_place = relu_op::kInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = relu_op::kVariants,
+    .cost = relu_op::cost,
+    .samples = relu_op::samples,
 };
 
 const Op kReluGradient{
     .name = "relu_gradient",
     .summary = "dy where relu's output is positive, else 0",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = relu_op::gradient_infer,
+    .gradient = relu_op::gradient_gradient,
+    .in_place = relu_op::kGradientInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = relu_op::kGradientVariants,
+    .cost = relu_op::cost,
+    .samples = relu_op::gradient_samples,
 };
 
 Tensor relu(const Tensor& x) { return apply(kRelu, {x})[0]; }

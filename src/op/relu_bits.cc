@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace relu_bits_op {
 namespace {
 
 Meta bits_of(const Meta& x) {
@@ -74,29 +75,30 @@ constexpr InOut kInPlace[] = {{0, 0}};
 constexpr InOut kGradientInPlace[] = {{1, 0}};
 
 }  // namespace
+}  // namespace relu_bits_op
 
 const Op kReluBits{
     .name = "relu_bits",
     .summary = "max(x, 0), and a bit per element that says where it is positive",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = relu_bits_op::infer,
+    .gradient = relu_bits_op::gradient,
+    .in_place = relu_bits_op::kInPlace,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = relu_bits_op::kVariants,
+    .cost = relu_bits_op::cost,
+    .samples = relu_bits_op::samples,
 };
 
 const Op kReluBitsGradient{
     .name = "relu_bits_gradient",
     .summary = "dy where relu_bits's bit is 1, else 0",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = relu_bits_op::gradient_infer,
+    .gradient = relu_bits_op::gradient_gradient,
+    .in_place = relu_bits_op::kGradientInPlace,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = relu_bits_op::kGradientVariants,
+    .cost = relu_bits_op::cost,
+    .samples = relu_bits_op::gradient_samples,
 };
 
 ReluBitsResult relu_bits(const Tensor& x) {

@@ -5,6 +5,7 @@
 #include "op/recorder.h"
 
 namespace pl {
+namespace reshape_op {
 namespace {
 
 // What the dimensions behind the first leave of x's elements.
@@ -65,17 +66,18 @@ constexpr Variant kVariants[] = {
 constexpr InOut kAlias[] = {{0, 0}};
 
 }  // namespace
+}  // namespace reshape_op
 
 const Op kReshape{
     .name = "reshape",
     .summary = "the same elements in another shape; no copy",
-    .infer = infer,
-    .gradient = gradient,
-    .alias = kAlias,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = reshape_op::infer,
+    .gradient = reshape_op::gradient,
+    .alias = reshape_op::kAlias,
+    .rows = reshape_op::rows,
+    .variants = reshape_op::kVariants,
+    .cost = reshape_op::cost,
+    .samples = reshape_op::samples,
 };
 
 Tensor reshape(const Tensor& x, std::vector<Dim> shape) {
@@ -105,7 +107,7 @@ Tensor reshape(const Tensor& x, std::vector<Dim> shape) {
   // Samples lie one after another, so they may share dimension 0 with others (B, T, D) -> (B * T,
   // D) and part from them again.
   if (!shape.empty() && x.shape().rank() > 0 &&
-      (shape[0] == x.shape()[0] || (carries_rows(x) && whole(shape[0], x.shape()[0]))))
+      (shape[0] == x.shape()[0] || (carries_rows(x) && reshape_op::whole(shape[0], x.shape()[0]))))
     shape[0] = -1;
   return apply(kReshape, {x}, {{"shape", std::move(shape)}})[0];
 }

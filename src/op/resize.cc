@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace resize_op {
 namespace {
 
 constexpr Dim kLargest = Dim{1} << 24;  // pixels along an axis
@@ -98,6 +99,7 @@ Attrs attrs_of(std::array<Dim, 2> size, const std::string& interpolation, bool a
 }
 
 }  // namespace
+}  // namespace resize_op
 
 int resize_reach(std::string_view interpolation) {
   if (interpolation == "nearest") return 0;
@@ -110,32 +112,32 @@ int resize_reach(std::string_view interpolation) {
 const Op kResize{
     .name = "resize",
     .summary = "images of another size, by nearest pixels, bilinear, bicubic or lanczos",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = resize_op::infer,
+    .gradient = resize_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = resize_op::kVariants,
+    .cost = resize_op::cost,
+    .samples = resize_op::samples,
 };
 
 const Op kResizeGradient{
     .name = "resize_gradient",
     .summary = "dy summed over the pixels that resize made of each",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
+    .infer = resize_op::gradient_infer,
+    .gradient = resize_op::gradient_gradient,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = resize_op::kGradientVariants,
+    .cost = resize_op::cost,
+    .samples = resize_op::samples,
 };
 
 Tensor resize(const Tensor& x, std::array<Dim, 2> size, const std::string& interpolation,
               bool antialias) {
-  return apply(kResize, {x}, attrs_of(size, interpolation, antialias))[0];
+  return apply(kResize, {x}, resize_op::attrs_of(size, interpolation, antialias))[0];
 }
 Tensor resize_gradient(const Tensor& dy, std::array<Dim, 2> size, const std::string& interpolation,
                        bool antialias) {
-  return apply(kResizeGradient, {dy}, attrs_of(size, interpolation, antialias))[0];
+  return apply(kResizeGradient, {dy}, resize_op::attrs_of(size, interpolation, antialias))[0];
 }
 
 }  // namespace pl

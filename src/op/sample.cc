@@ -28,9 +28,9 @@ bool is_drawn(const SampleInput& input) {
 }
 
 // The sample's random words: `at(input, element)`.
-class Words {
+class RandomWords {
  public:
-  Words(const Op& op, const Sample& sample)
+  RandomWords(const Op& op, const Sample& sample)
       : seed_(fnv1a(std::string(op.name) + "/" + sample.name)) {}
   uint32_t at(uint64_t input, int64_t element) const {
     return philox_block(philox_stream(seed_, input), 0, static_cast<uint64_t>(element))[0];
@@ -42,7 +42,7 @@ class Words {
 
 // For each drawn element of the sample a place in [0, count), no two alike unless they are too
 // many.
-std::vector<int64_t> places(const Sample& sample, const Words& words) {
+std::vector<int64_t> places(const Sample& sample, const RandomWords& words) {
   int64_t count = 0;
   for (const SampleInput& input : sample.in)
     if (is_drawn(input)) count += input.meta.elements();
@@ -73,7 +73,7 @@ Dim classes_of(const Sample& sample) {
 }
 
 // Rows of positive numbers that sum to 1, or with a single 1.
-std::vector<double> distributions(const Meta& meta, bool one_hot, const Words& words,
+std::vector<double> distributions(const Meta& meta, bool one_hot, const RandomWords& words,
                                   uint64_t input) {
   const Dim classes = meta.shape.rank() > 0 ? meta.shape.back() : 1, total = meta.elements();
   std::vector<double> values(static_cast<size_t>(total), 0.0);
@@ -91,7 +91,7 @@ std::vector<double> distributions(const Meta& meta, bool one_hot, const Words& w
 }
 
 // Element values of one input; `place` and `count` are those of the drawn elements.
-std::vector<double> values_of(const Sample& sample, size_t index, const Words& words,
+std::vector<double> values_of(const Sample& sample, size_t index, const RandomWords& words,
                               const int64_t* place, size_t count) {
   const auto& [meta, fill] = sample.in[index];
   if (fill == Fill::one_hot || fill == Fill::probabilities)
@@ -172,7 +172,7 @@ StepParams sample_step_params(const Sample& sample) {
 }
 
 Tensors sample_inputs(const Op& op, const Sample& sample, Dtype real) {
-  const Words words(op, sample);
+  const RandomWords words(op, sample);
   const std::vector<int64_t> place = places(sample, words);
   const int64_t* next = place.data();
   const Metas metas = sample_metas(sample, real);

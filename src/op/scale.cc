@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace scale_op {
 namespace {
 
 // Input: x. Attributes: factor, offset (0 when absent).
@@ -37,18 +38,19 @@ constexpr Variant kVariants[] = {
 constexpr InOut kInPlace[] = {{0, 0}};
 
 }  // namespace
+}  // namespace scale_op
 
 const Op kScale{
     .name = "scale",
     .summary = "x * factor + offset, with constant numbers",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = scale_op::infer,
+    .gradient = scale_op::gradient,
+    .in_place = scale_op::kInPlace,
     .rows = rows_map,
     .cut = Cut::elements,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = scale_op::kVariants,
+    .cost = scale_op::cost,
+    .samples = scale_op::samples,
 };
 
 Tensor scale(const Tensor& x, double factor, double offset) {

@@ -4,6 +4,7 @@
 #include "op/step_params.h"
 
 namespace pl {
+namespace sgd_op {
 namespace {
 
 // All operands but the last are alike; the last is the step's parameters.
@@ -74,29 +75,30 @@ constexpr InOut kNextVersion[] = {{0, 0}};
 constexpr InOut kMomentumNextVersion[] = {{0, 0}, {1, 1}};
 
 }  // namespace
+}  // namespace sgd_op
 
 const Op kSgd{
     .name = "sgd",
     .summary = "w - learning_rate * g",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = sgd_op::infer,
+    .next_version = sgd_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = sgd_op::kVariants,
+    .cost = sgd_op::cost,
+    .samples = sgd_op::samples,
 };
 
 const Op kSgdMomentum{
     .name = "sgd_momentum",
     .summary = "gradient descent with momentum, or Nesterov's",
-    .infer = momentum_infer,
-    .next_version = kMomentumNextVersion,
+    .infer = sgd_op::momentum_infer,
+    .next_version = sgd_op::kMomentumNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kMomentumVariants,
-    .cost = cost,
-    .samples = momentum_samples,
+    .variants = sgd_op::kMomentumVariants,
+    .cost = sgd_op::cost,
+    .samples = sgd_op::momentum_samples,
 };
 
 Tensor sgd(const Tensor& w, const Tensor& g, const Tensor& step_params) {

@@ -5,6 +5,7 @@
 #include "op/recurrent_weight_gradient.h"
 
 namespace pl {
+namespace simple_rnn_op {
 namespace {
 
 constexpr RecurrentOperand kMore[] = {kFirstState, kStepMask, kDropped};
@@ -79,35 +80,36 @@ constexpr Variant kGradientVariants[] = {
     {"reference", DeviceKind::cpu, cpu::simple_rnn_gradient_reference}};
 
 }  // namespace
+}  // namespace simple_rnn_op
 
 namespace cpu {
 RecurrentForm simple_rnn_form(const PrepareCall& call) {
-  return recurrent_form(kForward, call.in, call.attrs);
+  return recurrent_form(simple_rnn_op::kForward, call.in, call.attrs);
 }
 RecurrentForm simple_rnn_gradient_form(const PrepareCall& call) {
-  return recurrent_form(kBackward, call.in, call.attrs);
+  return recurrent_form(simple_rnn_op::kBackward, call.in, call.attrs);
 }
 }  // namespace cpu
 
 const Op kSimpleRnn{
     .name = "simple_rnn",
     .summary = "activation(z + h_previous x u) over sequences of projected inputs",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = simple_rnn_op::infer,
+    .gradient = simple_rnn_op::gradient,
+    .rows = simple_rnn_op::rows,
+    .variants = simple_rnn_op::kVariants,
+    .cost = simple_rnn_op::cost,
+    .samples = simple_rnn_op::samples,
 };
 
 const Op kSimpleRnnGradient{
     .name = "simple_rnn_gradient",
     .summary = "gradients of simple_rnn's projected inputs and first state",
-    .infer = gradient_infer,
-    .rows = gradient_rows,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .infer = simple_rnn_op::gradient_infer,
+    .rows = simple_rnn_op::gradient_rows,
+    .variants = simple_rnn_op::kGradientVariants,
+    .cost = simple_rnn_op::cost,
+    .samples = simple_rnn_op::gradient_samples,
 };
 
 SimpleRnnResult simple_rnn(const Tensor& z, const Tensor& u, const SimpleRnnExtras& extras,

@@ -5,6 +5,7 @@
 #include "op/reduce.h"
 
 namespace pl {
+namespace softmax_op {
 namespace {
 
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -79,36 +80,37 @@ Attrs attrs_for(const Tensor& x) {
 }
 
 }  // namespace
+}  // namespace softmax_op
 
 const Op kSoftmax{
     .name = "softmax",
     .summary = "probabilities from scores, over the last axis",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = softmax_op::infer,
+    .gradient = softmax_op::gradient,
+    .in_place = softmax_op::kInPlace,
+    .rows = softmax_op::rows,
     .cut = Cut::rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = softmax_op::kVariants,
+    .cost = softmax_op::cost,
+    .samples = softmax_op::samples,
 };
 
 const Op kSoftmaxGradient{
     .name = "softmax_gradient",
     .summary = "gradient of softmax from its output",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
-    .rows = rows,
+    .infer = softmax_op::gradient_infer,
+    .gradient = softmax_op::gradient_gradient,
+    .in_place = softmax_op::kGradientInPlace,
+    .rows = softmax_op::rows,
     .cut = Cut::rows,
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = gradient_samples,
+    .variants = softmax_op::kGradientVariants,
+    .cost = softmax_op::gradient_cost,
+    .samples = softmax_op::gradient_samples,
 };
 
-Tensor softmax(const Tensor& x) { return apply(kSoftmax, {x}, attrs_for(x))[0]; }
+Tensor softmax(const Tensor& x) { return apply(kSoftmax, {x}, softmax_op::attrs_for(x))[0]; }
 Tensor softmax_gradient(const Tensor& y, const Tensor& dy) {
-  return apply(kSoftmaxGradient, {y, dy}, attrs_for(y))[0];
+  return apply(kSoftmaxGradient, {y, dy}, softmax_op::attrs_for(y))[0];
 }
 
 }  // namespace pl

@@ -8,6 +8,7 @@
 #include "op/softmax.h"
 
 namespace pl {
+namespace softmax_cross_entropy_op {
 namespace {
 
 void expect_rows(const char* op, const Metas& in, const Attrs& attrs) {
@@ -191,53 +192,54 @@ constexpr InOut kInPlace[] = {{0, 1}};          // probs take the logits' place
 constexpr InOut kGradientInPlace[] = {{0, 0}};  // dlogits take the probs' place
 
 }  // namespace
+}  // namespace softmax_cross_entropy_op
 
 const Op kSparseSoftmaxCrossEntropy{
     .name = "sparse_softmax_cross_entropy",
     .summary = "cross-entropy of integer labels under softmax(logits), and the softmax",
-    .infer = sparse_infer,
-    .gradient = sparse_gradient,
-    .in_place = kInPlace,
+    .infer = softmax_cross_entropy_op::sparse_infer,
+    .gradient = softmax_cross_entropy_op::sparse_gradient,
+    .in_place = softmax_cross_entropy_op::kInPlace,
     .rows = rows_map,
-    .variants = kSparseVariants,
-    .cost = cost,
-    .samples = sparse_samples,
+    .variants = softmax_cross_entropy_op::kSparseVariants,
+    .cost = softmax_cross_entropy_op::cost,
+    .samples = softmax_cross_entropy_op::sparse_samples,
 };
 
 const Op kSparseSoftmaxCrossEntropyGradient{
     .name = "sparse_softmax_cross_entropy_gradient",
     .summary = "(probs - one_hot(labels)) * dloss",
-    .infer = sparse_gradient_infer,
-    .gradient = sparse_gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = softmax_cross_entropy_op::sparse_gradient_infer,
+    .gradient = softmax_cross_entropy_op::sparse_gradient_gradient,
+    .in_place = softmax_cross_entropy_op::kGradientInPlace,
     .rows = rows_map,
-    .variants = kSparseGradientVariants,
-    .cost = gradient_cost,
-    .samples = sparse_gradient_samples,
+    .variants = softmax_cross_entropy_op::kSparseGradientVariants,
+    .cost = softmax_cross_entropy_op::gradient_cost,
+    .samples = softmax_cross_entropy_op::sparse_gradient_samples,
 };
 
 const Op kSoftmaxCrossEntropy{
     .name = "softmax_cross_entropy",
     .summary = "cross-entropy of target distributions under softmax(logits), and the softmax",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
+    .infer = softmax_cross_entropy_op::infer,
+    .gradient = softmax_cross_entropy_op::gradient,
+    .in_place = softmax_cross_entropy_op::kInPlace,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = softmax_cross_entropy_op::kVariants,
+    .cost = softmax_cross_entropy_op::cost,
+    .samples = softmax_cross_entropy_op::samples,
 };
 
 const Op kSoftmaxCrossEntropyGradient{
     .name = "softmax_cross_entropy_gradient",
     .summary = "(probs * sum(targets) - targets) * dloss",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
-    .in_place = kGradientInPlace,
+    .infer = softmax_cross_entropy_op::gradient_infer,
+    .gradient = softmax_cross_entropy_op::gradient_gradient,
+    .in_place = softmax_cross_entropy_op::kGradientInPlace,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = gradient_cost,
-    .samples = gradient_samples,
+    .variants = softmax_cross_entropy_op::kGradientVariants,
+    .cost = softmax_cross_entropy_op::gradient_cost,
+    .samples = softmax_cross_entropy_op::gradient_samples,
 };
 
 SoftmaxCrossEntropyResult sparse_softmax_cross_entropy(const Tensor& logits, const Tensor& labels) {

@@ -6,6 +6,7 @@
 #include "op/reduce.h"
 
 namespace pl {
+namespace sparsemax_op {
 namespace {
 
 Metas infer(const Metas& in, const Attrs& attrs) {
@@ -45,18 +46,19 @@ constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::sparsemax_r
 constexpr InOut kInPlace[] = {{0, 0}};
 
 }  // namespace
+}  // namespace sparsemax_op
 
 const Op kSparsemax{
     .name = "sparsemax",
     .summary = "the point of the simplex nearest to the last axis",
-    .infer = infer,
-    .gradient = gradient,
-    .in_place = kInPlace,
-    .rows = rows,
+    .infer = sparsemax_op::infer,
+    .gradient = sparsemax_op::gradient,
+    .in_place = sparsemax_op::kInPlace,
+    .rows = sparsemax_op::rows,
     .cut = Cut::rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = sparsemax_op::kVariants,
+    .cost = sparsemax_op::cost,
+    .samples = sparsemax_op::samples,
 };
 
 Tensor sparsemax(const Tensor& x) {

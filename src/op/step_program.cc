@@ -17,12 +17,12 @@ struct ScalarInfo {
 };
 
 // As enum ScalarOp.
-constexpr ScalarInfo kInfos[] = {
+constexpr ScalarInfo kScalarInfos[] = {
     {"rate", 0},     {"step", 0},    {"constant", 0, true}, {"add", 2},     {"subtract", 2},
     {"multiply", 2}, {"divide", 2},  {"minimum", 2},        {"maximum", 2}, {"sqrt", 1},
     {"power", 2},    {"greater", 2}, {"multiple", 1, true},
 };
-const ScalarInfo& info(ScalarOp op) { return kInfos[static_cast<size_t>(op)]; }
+const ScalarInfo& info(ScalarOp op) { return kScalarInfos[static_cast<size_t>(op)]; }
 
 std::string print(const std::vector<ScalarInstruction>& scalars) {
   std::string text;
@@ -58,10 +58,10 @@ bool read(std::string_view word, T& value) {
 
 bool parse(std::string_view text, int before, ScalarInstruction& made) {
   const std::vector<std::string_view> words = split(text, ' ');
-  const auto* found = std::find_if(std::begin(kInfos), std::end(kInfos),
+  const auto* found = std::find_if(std::begin(kScalarInfos), std::end(kScalarInfos),
                                    [&](const ScalarInfo& i) { return words[0] == i.name; });
-  if (found == std::end(kInfos)) return false;
-  made.op = static_cast<ScalarOp>(found - kInfos);
+  if (found == std::end(kScalarInfos)) return false;
+  made.op = static_cast<ScalarOp>(found - kScalarInfos);
   const auto operands = static_cast<size_t>(found->operands);
   if (words.size() != 1 + operands + (found->constant ? 1 : 0)) return false;
   auto earlier = [&](std::string_view word, int& id) {

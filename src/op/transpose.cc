@@ -3,6 +3,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace transpose_op {
 namespace {
 
 // Input: x. Attribute: perm.
@@ -61,16 +62,17 @@ constexpr Variant kVariants[] = {
 };
 
 }  // namespace
+}  // namespace transpose_op
 
 const Op kTranspose{
     .name = "transpose",
     .summary = "dimensions in another order",
-    .infer = infer,
-    .gradient = gradient,
-    .rows = rows,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .infer = transpose_op::infer,
+    .gradient = transpose_op::gradient,
+    .rows = transpose_op::rows,
+    .variants = transpose_op::kVariants,
+    .cost = transpose_op::cost,
+    .samples = transpose_op::samples,
 };
 
 Tensor transpose(const Tensor& x, std::vector<int64_t> perm) {

@@ -6,6 +6,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace update_op {
 namespace {
 
 constexpr const char* kUpdateName = "update";
@@ -165,27 +166,28 @@ constexpr InOut kNextVersion[kMostUpdated] = {{0, 0}, {1, 1}, {2, 2}, {3, 3},
                                               {4, 4}, {5, 5}, {6, 6}, {7, 7}};
 
 }  // namespace
+}  // namespace update_op
 
 const Op kUpdate{
-    .name = kUpdateName,
+    .name = update_op::kUpdateName,
     .summary = "an optimiser's update of variables, in one pass",
-    .infer = infer,
-    .next_version = kNextVersion,
+    .infer = update_op::infer,
+    .next_version = update_op::kNextVersion,
     .rows = rows_none,
     .effects = {.writes_state = true},
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = update_op::kVariants,
+    .cost = update_op::cost,
+    .samples = update_op::samples,
 };
 
 const Op kSumSquares{
-    .name = kSumsName,
+    .name = update_op::kSumsName,
     .summary = "sums of squares of what a chain of pointwise ops computes",
-    .infer = sums_infer,
-    .rows = sums_rows,
-    .variants = kSumsVariants,
-    .cost = sums_cost,
-    .samples = sums_samples,
+    .infer = update_op::sums_infer,
+    .rows = update_op::sums_rows,
+    .variants = update_op::kSumsVariants,
+    .cost = update_op::sums_cost,
+    .samples = update_op::sums_samples,
 };
 
 }  // namespace pl

@@ -5,6 +5,7 @@
 #include "op/infer.h"
 
 namespace pl {
+namespace upsample_op {
 namespace {
 
 constexpr Dim kLargest = 4096;  // times larger along an axis
@@ -92,34 +93,35 @@ Attrs attrs_of(const UpsampleOptions& options) {
 }
 
 }  // namespace
+}  // namespace upsample_op
 
 const Op kUpsample{
     .name = "upsample",
     .summary = "images a whole number of times larger, nearest or bilinear",
-    .infer = infer,
-    .gradient = gradient,
+    .infer = upsample_op::infer,
+    .gradient = upsample_op::gradient,
     .rows = rows_map,
-    .variants = kVariants,
-    .cost = cost,
-    .samples = samples,
+    .variants = upsample_op::kVariants,
+    .cost = upsample_op::cost,
+    .samples = upsample_op::samples,
 };
 
 const Op kUpsampleGradient{
     .name = "upsample_gradient",
     .summary = "dy summed over the pixels that upsample made of each",
-    .infer = gradient_infer,
-    .gradient = gradient_gradient,
+    .infer = upsample_op::gradient_infer,
+    .gradient = upsample_op::gradient_gradient,
     .rows = rows_map,
-    .variants = kGradientVariants,
-    .cost = cost,
-    .samples = gradient_samples,
+    .variants = upsample_op::kGradientVariants,
+    .cost = upsample_op::cost,
+    .samples = upsample_op::gradient_samples,
 };
 
 Tensor upsample(const Tensor& x, const UpsampleOptions& options) {
-  return apply(kUpsample, {x}, attrs_of(options))[0];
+  return apply(kUpsample, {x}, upsample_op::attrs_of(options))[0];
 }
 Tensor upsample_gradient(const Tensor& dy, const UpsampleOptions& options) {
-  return apply(kUpsampleGradient, {dy}, attrs_of(options))[0];
+  return apply(kUpsampleGradient, {dy}, upsample_op::attrs_of(options))[0];
 }
 
 }  // namespace pl
