@@ -22,7 +22,7 @@ inline uint32_t hashed(uint32_t salt, int64_t i) {
 inline Tensor hashed_reals(uint32_t salt, const Meta& meta, int exponent, float centre = 0) {
   Tensor tensor(meta);
   const bool wide = meta.dtype == Dtype::float64;
-  for (int64_t i = 0; i < meta.elements(); ++i) {
+  for (int64_t i = 0, count = meta.elements(); i < count; ++i) {
     const double whole = static_cast<double>(hashed(salt, i) >> 8) - 8388608.0;
     const float value = static_cast<float>(std::ldexp(whole, exponent - 23)) + centre;
     if (wide) {
@@ -37,7 +37,7 @@ inline Tensor hashed_reals(uint32_t salt, const Meta& meta, int exponent, float 
 // int32 in [0, below).
 inline Tensor hashed_integers(uint32_t salt, Shape shape, uint32_t below) {
   Tensor tensor({Dtype::int32, std::move(shape)});
-  for (int64_t i = 0; i < tensor.meta().elements(); ++i)
+  for (int64_t i = 0, count = tensor.meta().elements(); i < count; ++i)
     tensor.data_as<int32_t>()[i] = static_cast<int32_t>(hashed(salt, i) % below);
   return tensor;
 }

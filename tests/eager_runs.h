@@ -16,7 +16,7 @@ namespace pl::test {
 
 inline Tensor whole_numbers(Shape shape, int64_t below) {
   Tensor y({Dtype::int32, std::move(shape)});
-  for (int64_t i = 0; i < y.meta().elements(); ++i)
+  for (int64_t i = 0, count = y.meta().elements(); i < count; ++i)
     y.data_as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % below);
   return y;
 }

@@ -256,7 +256,7 @@ class Numbers {
 
 // Multiples of 1/64 in [-1, 1): ties, zeros and exact sums do occur.
 inline void fill_numbers(const Meta& meta, Numbers& numbers, void* data, int labels = 2) {
-  for (int64_t i = 0; i < meta.elements(); ++i) {
+  for (int64_t i = 0, count = meta.elements(); i < count; ++i) {
     const double value = static_cast<double>(numbers.below(128) - 64) / 64;
     switch (meta.dtype) {
       case Dtype::float32:

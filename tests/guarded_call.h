@@ -1,6 +1,7 @@
 // Runs a prepared kernel with poisoned and fenced outputs and workspace, and says what it broke.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -31,9 +32,10 @@ class Fenced {
   unsigned char* data() const { return memory_.get() + kFence; }
   std::vector<unsigned char> content() const { return {data(), data() + size_}; }
   bool intact() const {
-    for (size_t i = 0; i < whole_; ++i)
-      if ((i < kFence || i >= kFence + size_) && memory_.get()[i] != kMark) return false;
-    return true;
+    const auto marked = [](unsigned char byte) { return byte == kMark; };
+    const unsigned char* first = memory_.get();
+    return std::all_of(first, first + kFence, marked) &&
+           std::all_of(first + kFence + size_, first + whole_, marked);
   }
 
  private:

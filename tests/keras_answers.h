@@ -25,7 +25,7 @@ using ::pl::test::hashed;
 // uniform in [centre - 2^exponent, centre + 2^exponent)
 inline Tensor real(uint32_t salt, Shape shape, int exponent, double centre = 0) {
   Tensor tensor({Dtype::float64, std::move(shape)});
-  for (int64_t i = 0; i < tensor.meta().elements(); ++i) {
+  for (int64_t i = 0, count = tensor.meta().elements(); i < count; ++i) {
     const double whole = static_cast<double>(hashed(salt, i) >> 8) - 8388608.0;
     tensor.data_as<double>()[i] = std::ldexp(whole, exponent - 23) + centre;
   }

@@ -72,7 +72,7 @@ inline Tensor input_values(uint32_t index, const Shape& sample, int exponent) {
 }
 
 inline void copy_to(const Tensor& from, Dtype dtype, void* to) {
-  for (int64_t i = 0; i < from.meta().elements(); ++i) {
+  for (int64_t i = 0, count = from.meta().elements(); i < count; ++i) {
     const double value = from.data_as<double>()[i];
     if (dtype == Dtype::float64)
       static_cast<double*>(to)[i] = value;

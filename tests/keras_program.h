@@ -18,7 +18,7 @@ using Shown = std::map<std::string, std::vector<double>>;
 
 inline Tensor wave(const Shape& shape, double phase, double amplitude = 1) {
   Tensor x({Dtype::float32, shape});
-  for (int64_t i = 0; i < shape.elements(); ++i)
+  for (int64_t i = 0, count = shape.elements(); i < count; ++i)
     x.data_as<float>()[i] =
         static_cast<float>(amplitude * std::sin(12.9898 * static_cast<double>(i + 1) + phase));
   return x;
@@ -31,7 +31,7 @@ inline Tensor labels(Dim n, Dim classes) {
 }
 inline Tensor tokens(const Shape& shape, int64_t vocabulary) {
   Tensor x({Dtype::int32, shape});
-  for (int64_t i = 0; i < shape.elements(); ++i)
+  for (int64_t i = 0, count = shape.elements(); i < count; ++i)
     x.data_as<int32_t>()[i] = static_cast<int32_t>((i * i + 3 * i + i / 7) % vocabulary);
   return x;
 }

@@ -23,7 +23,7 @@ inline void fill_model(PlannedRun& run) {
   Numbers numbers(4);
   const auto& variables = run.graph().variables;
   for (size_t v = 0; v < variables.size(); ++v)
-    for (int64_t i = 0; i < variables[v].meta.elements(); ++i)
+    for (int64_t i = 0, count = variables[v].meta.elements(); i < count; ++i)
       put(run.variable(v), variables[v].meta.dtype, i,
           variables[v].category == Category::optimizer ? 0 : 0.2 * numbers.real() - 0.1);
 }

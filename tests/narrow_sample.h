@@ -28,7 +28,7 @@ NarrowInputs narrow_inputs(const Op& op, const Sample& sample, Dtype dtype) {
     const bool rounds = ((kept >> i) & 1) == 0;
     if (rounds) result.in[i] = Tensor({dtype, shape});
     result.exact[i] = Tensor({Dtype::float64, shape});
-    for (int64_t k = 0; k < values[i].meta().elements(); ++k) {
+    for (int64_t k = 0, count = values[i].meta().elements(); k < count; ++k) {
       const Narrow rounded(values[i].data_as<float>()[k]);
       if (rounds) result.in[i].data_as<Narrow>()[k] = rounded;
       result.exact[i].data_as<double>()[k] =

@@ -10,7 +10,7 @@ namespace pl::test {
 
 inline Tensor pattern(Shape shape, double seed) {
   Tensor x({Dtype::float32, std::move(shape)});
-  for (int64_t i = 0; i < x.meta().elements(); ++i)
+  for (int64_t i = 0, count = x.meta().elements(); i < count; ++i)
     x.data_as<float>()[i] = static_cast<float>(std::sin(12.9898 * static_cast<double>(i) + seed));
   return x;
 }

@@ -119,7 +119,8 @@ std::vector<double> values_of(const Sample& sample, size_t index, const RandomWo
 
 template <class T>
 void store_as(const std::vector<double>& values, const Tensor& tensor) {
-  for (size_t i = 0; i < values.size(); ++i) tensor.data_as<T>()[i] = static_cast<T>(values[i]);
+  T* to = tensor.data_as<T>();
+  for (size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
 }
 
 void store(const std::vector<double>& values, const Tensor& tensor) {
