@@ -22,7 +22,7 @@ add_executable(plimsoll_tests ${test_batches} tests/places.cc)
 target_include_directories(plimsoll_tests PRIVATE ${PROJECT_SOURCE_DIR} ${PLIMSOLL_XXHASH_INCLUDE})
 target_link_libraries(plimsoll_tests PRIVATE plimsoll_cli plimsoll GTest::gtest_main)
 target_precompile_headers(plimsoll_tests PRIVATE
-  cmake/pch.h <gtest/gtest.h> src/plimsoll.h src/train/session.h)
+  <cmake/pch.h> <gtest/gtest.h> <plimsoll.h> <train/session.h>)
 target_compile_options(plimsoll_tests PRIVATE ${test_options})
 target_compile_definitions(plimsoll_tests PRIVATE PLIMSOLL_SANITIZED=${sanitized})
 plimsoll_executable(plimsoll_tests "${PROJECT_BINARY_DIR}")
