@@ -17,7 +17,7 @@ endif()
 
 # ---- of the library and the command
 
-plimsoll_together(test_batches test 16 ${unit_tests} ${other_tests} ${example_tests})
+plimsoll_together(test_batches test 20 ${unit_tests} ${other_tests} ${example_tests})
 add_executable(plimsoll_tests ${test_batches} tests/places.cc)
 target_include_directories(plimsoll_tests PRIVATE ${PROJECT_SOURCE_DIR} ${PLIMSOLL_XXHASH_INCLUDE})
 target_link_libraries(plimsoll_tests PRIVATE plimsoll_cli plimsoll GTest::gtest_main)
@@ -94,7 +94,7 @@ endforeach()
 
 if(PLIMSOLL_WITH_CUDA)
   file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS tests/cuda/*.cc)
-  plimsoll_together(cuda_test_batches cuda_test 16 ${cuda_unit_tests} ${cuda_tests})
+  plimsoll_together(cuda_test_batches cuda_test 20 ${cuda_unit_tests} ${cuda_tests})
   add_executable(plimsoll_cuda_tests ${cuda_test_batches})
   target_include_directories(plimsoll_cuda_tests PRIVATE ${PROJECT_SOURCE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(plimsoll_cuda_tests PRIVATE plimsoll_cli plimsoll plimsoll_cuda_objects
