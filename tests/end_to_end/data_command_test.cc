@@ -175,7 +175,8 @@ TEST(DataCommand, BatchesLines) {
   write_bytes(folder / "a.txt", "one\ntwo\nthree\nfour\nfive\n");
   const Finished done = plimsoll({"data", folder / "a.txt", "--batch", "2", "--json"});
   EXPECT_EQ(samples_of(done), 5);
-  const auto& stages = parse_json(done.out, "data").at("stages", "data").as_array("stages");
+  const Json answer = parse_json(done.out, "data");
+  const auto& stages = answer.at("stages", "data").as_array("stages");
   EXPECT_EQ(stages.back().at("elements", "stage").as_integer("elements"), 3);
 }
 
