@@ -4,6 +4,7 @@
  *     coarse_times COMMAND [ARGUMENT...]
  *
  * libcoarse_times.so beside this program answers the command's stat calls. */
+#define _GNU_SOURCE
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
