@@ -4,7 +4,7 @@
 # launches kernels; they themselves are optimized in any case.
 set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG")
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS src/*.cu)
-plimsoll_together(kernel_batches kernels 6 ${kernels})
+plimsoll_together(kernel_batches kernels 10 ${kernels})
 
 add_library(plimsoll_kernels OBJECT ${kernel_batches})
 set_target_properties(plimsoll_kernels PROPERTIES

@@ -35,6 +35,7 @@
 #include "train/optimizers.h"      // Adam, SGD, ..., learning-rate schedules
 #include "train/random.h"          // random::normal, random::uniform, ...
 #include "train/trackers.h"        // metrics::Mean, metrics::Sum, metrics::Tracked
+#include "train/variables.h"       // what Callback::model->variables() has
 
 // Input pipelines.
 #include "data/image/augment.h"            // random_crop, color_jitter, mixup, ...

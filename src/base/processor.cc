@@ -45,6 +45,7 @@ std::optional<SimdLevel> read_simd_limit() {
 
 // Highway numbers its targets newest first, so those below a target's bit are newer.
 bool hide_newer_targets() {
+  require_sse4(hwy::SupportedTargets());
   const std::optional<SimdLevel> limit = simd_limit();
   if (!limit) return false;
   const int64_t newest = *limit == SimdLevel::sse4   ? HWY_SSE4
@@ -59,6 +60,14 @@ bool hide_newer_targets() {
 std::optional<SimdLevel> simd_limit() {
   static const std::optional<SimdLevel> limit = read_simd_limit();
   return limit;
+}
+
+void require_sse4(int64_t targets) {
+  // Newer targets have lower bits, and each of them includes this one.
+  if (targets & (2 * int64_t{HWY_SSE4} - 1)) return;
+  throw BackendError(
+      "[processor] expected SSE4.2, AES and PCLMUL, which x86-64 processors have had since 2011, "
+      "received one without them; give a virtual machine the processor of its host");
 }
 
 void limit_simd() { [[maybe_unused]] static const bool limited = hide_newer_targets(); }

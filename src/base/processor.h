@@ -1,6 +1,7 @@
 // What this process uses of the processor: its cores, and how new the instructions may be.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 namespace pl {
@@ -16,7 +17,9 @@ enum class SimdLevel { sse4, avx2, avx512, bf16, amx };
 // does. Read once; nothing: all that the processor has. Throws UserError for any other word.
 std::optional<SimdLevel> simd_limit();
 // Hides those instructions from the engine's own kernels. Who runs such kernels calls this before:
-// backends and image readers do.
+// backends and image readers do. Throws BackendError where the processor cannot run any of them.
 void limit_simd();
+// The same check, of a processor with these of Highway's targets.
+void require_sse4(int64_t targets);
 
 }  // namespace pl

@@ -15,6 +15,7 @@
 #include "data/image/image.h"
 #include "data/pipeline/dataset_source.h"
 #include "execute/call_file.h"
+#include "train/batch_search.h"
 #include "train/checkpoint_store.h"
 #include "train/samples.h"
 

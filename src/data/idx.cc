@@ -9,8 +9,8 @@
 namespace pl {
 namespace {
 
-constexpr int kMostDimensions = 8;
-constexpr Bytes kLongestIdxHeader = 4 + 4 * kMostDimensions;
+constexpr int kMostIdxDimensions = 8;
+constexpr Bytes kLongestIdxHeader = 4 + 4 * kMostIdxDimensions;
 constexpr unsigned char kUnsignedByte = 0x08;
 
 bool is_gzip(const File& file) {
@@ -53,7 +53,7 @@ Header parse_header(const std::string& head, const std::string& path) {
     throw DataError("[idx] " + path + ": expected elements of type 0x08 (unsigned bytes), " +
                     "received type " + std::to_string(type) + "; save other types as .npz");
   const auto rank = static_cast<unsigned char>(magic[3]);
-  if (rank < 1 || rank > kMostDimensions)
+  if (rank < 1 || rank > kMostIdxDimensions)
     throw DataError("[idx] " + path + ": expected 1 to 8 dimensions, received " +
                     std::to_string(rank));
   std::vector<Dim> dims;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "train/session.h"
 
 namespace pl {
 

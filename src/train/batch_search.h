@@ -2,14 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
-#include "train/session.h"
+#include "train/plan_figures.h"
 
 namespace pl {
-
-// Plans the run at another batch size, or under other options.
-using PlanFor = std::function<SessionPlan(int64_t batch, const PlanOptions& options)>;
 
 struct BatchFit {
   int64_t batch = 0;  // 0: not even one sample fits

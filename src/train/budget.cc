@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <limits>
 
+#include "backend/cpu/host_memory.h"
 #include "base/error.h"
+#include "train/batch_search.h"
 #include "train/device_full.h"
+#include "train/session.h"
 
 namespace pl {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "train/batch_search.h"
-#include "train/session.h"
+#include "tensor/dtype.h"
+#include "train/plan_figures.h"
 
 namespace pl {
 

@@ -17,10 +17,15 @@
 
 #include "base/json.h"
 #include "data/safetensors.h"
-#include "train/session.h"
 #include "train/train_state.h"
 
 namespace pl {
+
+struct Compiled;
+class Optimizer;
+class Session;
+class Variables;
+struct VariableLayout;
 
 using Logs = std::map<std::string, double>;  // "loss", "accuracy", "val_loss", ...
 
@@ -31,14 +36,14 @@ using CallbackRef = std::shared_ptr<Callback>;
 struct ModelInTraining {
   bool stop_training = false;  // the epoch ends after this step, and training with it
 
-  Optimizer& optimizer() const { return compiled.optimizer->inner(); }
+  Optimizer& optimizer() const;
   // Of the next step, as Keras's optimizer has it: schedules count steps, whatever is accumulated.
-  double learning_rate() const { return update_moment(session, steps()).learning_rate; }
+  double learning_rate() const;
   // Keras's optimizer.iterations: updates, of which gradient_accumulation_steps steps are one and a
   // step that loss scaling left out is none.
-  int64_t iterations() const { return update_moment(session, steps()).update - 1; }
+  int64_t iterations() const;
   int64_t steps() const { return state.steps_before + state.position.steps; }  // since compile()
-  Variables& variables() const { return session.variables(); }
+  Variables& variables() const;
   void reset_state() const;  // of stateful layers, as Model::reset_state()
   void save_weights(const std::string& path) const;
   // Everything that going on needs: see checkpoint.h.

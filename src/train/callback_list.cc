@@ -19,6 +19,16 @@ std::string prefix_of(const std::vector<CallbackRef>& callbacks, size_t i) {
 
 }  // namespace
 
+Optimizer& ModelInTraining::optimizer() const { return compiled.optimizer->inner(); }
+
+double ModelInTraining::learning_rate() const {
+  return update_moment(session, steps()).learning_rate;
+}
+
+int64_t ModelInTraining::iterations() const { return update_moment(session, steps()).update - 1; }
+
+Variables& ModelInTraining::variables() const { return session.variables(); }
+
 void ModelInTraining::reset_state() const {
   for (size_t i : carried)
     std::memset(variables().at(i), 0,

@@ -6,6 +6,7 @@
 
 #include "train/callback.h"
 #include "train/checkpoint.h"
+#include "train/loop.h"
 
 namespace pl {
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "train/callbacks.h"
+#include "train/session.h"
 
 namespace pl {
 namespace {

@@ -7,9 +7,12 @@
 #include <cstdio>
 #include <cstring>
 
+#include "backend/cpu/host_memory.h"
 #include "base/error.h"
 #include "base/number_text.h"
 #include "train/callbacks.h"
+#include "train/optimizer.h"
+#include "train/variables.h"
 
 namespace pl {
 namespace {

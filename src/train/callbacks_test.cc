@@ -13,6 +13,7 @@
 #include "tests/data_files.h"
 #include "tests/places.h"
 #include "train/model.h"
+#include "train/variables.h"
 
 namespace pl::callbacks_test {
 namespace {

@@ -14,6 +14,7 @@
 #include "train/budget.h"
 #include "train/device_footprint.h"
 #include "train/device_full.h"
+#include "train/session.h"
 #include "train/train_state.h"
 
 namespace pl::device_bill_test {

@@ -7,6 +7,7 @@
 #include "tests/eager_runs.h"
 #include "tests/on_device.h"
 #include "tests/patterns.h"
+#include "train/variables.h"
 
 namespace pl::test::device_model_test {
 namespace {

@@ -1,6 +1,8 @@
 // What ports of Keras programs meet at the edges of compile, fit and optimisers.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "plimsoll.h"
 #include "tests/graph_run.h"
 

@@ -8,17 +8,9 @@
 
 #include "data/source.h"
 #include "train/session.h"
+#include "train/train_state.h"
 
 namespace pl {
-
-// Where a run stands between two steps: with the variables, all that going on needs to give the
-// same shuffles, masks, updates and figures as if it had never stopped.
-struct LoopPosition {
-  int64_t epoch = 1, epoch_step = 0;  // the epoch under way, from 1, and its steps done
-  int64_t steps = 0;                  // in all epochs
-  std::vector<double> sums = {};      // over the epoch so far: samples, loss, metrics
-  double loss_first = 0, loss_last = 0;
-};
 
 struct LoopOptions {
   int64_t batch = 32;

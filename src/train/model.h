@@ -18,6 +18,8 @@
 #include "data/tensor_source.h"
 #include "model/layer.h"
 #include "model/loss.h"
+#include "model/metric.h"
+#include "model/network.h"
 #include "trace/variable.h"
 #include "train/budget.h"
 #include "train/callbacks.h"

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/host_memory.h"
 #include "base/error.h"
 #include "model/layers.h"
 #include "tests/own_process.h"

@@ -10,6 +10,7 @@
 #include "tests/data_files.h"
 #include "tests/places.h"
 #include "train/model.h"
+#include "train/session.h"
 
 namespace pl::overflow_test {
 namespace {

@@ -12,7 +12,7 @@
 #include "execute/executor.h"
 #include "execute/pool.h"
 #include "op/step_params.h"
-#include "train/device_footprint.h"
+#include "train/plan_figures.h"
 #include "train/step_trace.h"
 #include "train/variables.h"
 
@@ -44,19 +44,6 @@ struct PlanOptions {
   bool finest =
       false;  // of the splits only a few fine ones: quick, for questions about many batches
   std::shared_ptr<PlanMemory> memory;  // made when there is none
-};
-
-// One way to run all signatures in one arena.
-struct SessionPoint {
-  std::vector<size_t> entries;  // per signature, of its pool
-  Bytes arena = 0, fixed = 0, idle = 0;
-  Bytes host_bytes = 0;  // of the arena: in host memory that a device's kernels reach
-  Bytes away = 0;        // of host memory, for values that leave between two uses
-  DeviceBill device;     // what `fixed` is the sum of, on one
-  double ms = 0;         // of the first signature
-  int64_t split = 1, bands = 0;
-  Recomputed recomputed;
-  Bytes process() const { return arena + fixed - host_bytes; }
 };
 
 struct SessionPlan {
@@ -98,17 +85,6 @@ struct SessionPlan {
   std::shared_ptr<EagerSetup> eager;  // steps run op by op (eager_steps.h); or null
 };
 
-// What a plan for a device takes of the host's memory.
-struct HostBill {
-  Bytes state = 0, activations = 0, staging = 0;  // pinned; staging: for inputs and results
-  Bytes copy = 0;      // of the variables: while they are made, while steps run once before the
-                       // first, and when somebody reads them
-  Bytes snapshot = 0;  // that checkpoints are written from
-  Bytes pipeline = 0;  // what the data hold beyond the batch that a step reads
-  Bytes callbacks = 0;
-  Bytes pinned() const { return state + activations + staging; }
-  Bytes sum() const { return pinned() + copy + snapshot + pipeline + callbacks; }
-};
 HostBill host_bill(const SessionPlan& plan);  // but for data and callbacks; on the host: nothing
 
 // Traces and plans every signature: the fastest plan within the budget, or the smallest when none

@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "plan/remat.h"
 #include "plan/storage.h"
+#include "train/session.h"
 
 namespace pl {
 namespace {

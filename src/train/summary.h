@@ -3,7 +3,9 @@
 
 #include <string>
 
+#include "execute/prepared.h"
 #include "train/budget.h"
+#include "train/step_trace.h"
 
 namespace pl {
 

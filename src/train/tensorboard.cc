@@ -6,6 +6,7 @@
 #include "backend/cpu/host_memory.h"
 #include "train/callbacks.h"
 #include "train/event_file.h"
+#include "train/session.h"
 
 namespace pl {
 namespace {

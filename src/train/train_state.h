@@ -4,9 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
-#include "train/loop.h"
 
 namespace pl {
 
@@ -18,6 +18,15 @@ struct RunIdentity {
   bool shuffle = true;
   uint64_t seed = 0;
   std::string numerics;  // hash of the training step's numerics keys
+};
+
+// Where a run stands between two steps: with the variables, all that going on needs to give the
+// same shuffles, masks, updates and figures as if it had never stopped.
+struct LoopPosition {
+  int64_t epoch = 1, epoch_step = 0;  // the epoch under way, from 1, and its steps done
+  int64_t steps = 0;                  // in all epochs
+  std::vector<double> sums = {};      // over the epoch so far: samples, loss, metrics
+  double loss_first = 0, loss_last = 0;
 };
 
 struct TrainState {

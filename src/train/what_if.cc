@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/table.h"
+#include "train/session.h"
 
 namespace pl {
 namespace {

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "train/session.h"
+#include "base/bytes.h"
 
 namespace pl {
+
+struct Compiled;
+class Network;
+struct SessionPlan;
 
 struct WhatIfCase {
   std::string layer, kind;  // "conv2d", "Conv2D"

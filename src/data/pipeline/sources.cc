@@ -155,9 +155,9 @@ class ReaderNode final : public Stage {
   SourceFacts facts_;
 };
 
-class Generator final : public Stage {
+class GeneratorNode final : public Stage {
  public:
-  Generator(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts)
+  GeneratorNode(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts)
       : Stage("generator", {}), factory_(std::move(factory)), facts_(std::move(facts)) {
     spec_ = std::move(spec);
   }
@@ -172,7 +172,7 @@ class Generator final : public Stage {
   IteratorRef iterate(Run& run, uint64_t) const override {
     class Iterate final : public Iterator {
      public:
-      Iterate(const Generator& node, Run& run)
+      Iterate(const GeneratorNode& node, Run& run)
           : node_(node), bound_(node.out_bytes(run.sizing())), figures_(run.figures(node)) {}
       bool next(Element& out) override {
         if (ended_) return false;
@@ -200,7 +200,7 @@ class Generator final : public Stage {
       }
 
      private:
-      const Generator& node_;
+      const GeneratorNode& node_;
       const Bytes bound_;
       StageFigures& figures_;
       Pull pull_;
@@ -232,7 +232,7 @@ StageRef reader_stage(const std::string& kind, ElementSpec spec, int64_t count, 
                                       std::move(facts));
 }
 StageRef generator_stage(ElementSpec spec, std::function<Pull()> factory, SourceFacts facts) {
-  return std::make_shared<Generator>(std::move(spec), std::move(factory), std::move(facts));
+  return std::make_shared<GeneratorNode>(std::move(spec), std::move(factory), std::move(facts));
 }
 
 }  // namespace pl
