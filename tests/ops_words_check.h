@@ -173,13 +173,6 @@ inline std::string compare_word(const Word& word, const WordCall& call, const Te
   return wrong == 0 ? "" : std::to_string(wrong) + " wrong:" + text;
 }
 
-// What a second name of a word is called in messages.
-inline std::string word_in_messages(const std::string& word) {
-  if (word == "absolute") return "abs";
-  if (word == "pow") return "power";
-  return word == "true_divide" ? "divide" : word;
-}
-
 // `unseen`: on a device or in a graph, where no index is looked at before it is used.
 inline void expect_answers(const Word& word, const WordCall& call, bool traced, bool unseen) {
   const std::string what = call.text + (traced ? " in a function" : "");
@@ -194,7 +187,7 @@ inline void expect_answers(const Word& word, const WordCall& call, bool traced, 
     const std::string message = error.what();
     if (!refused)
       ADD_FAILURE() << what << ": refused: " << message;
-    else if (message.find("[" + word_in_messages(call.word) + "]") == std::string::npos)
+    else if (message.find("[" + call.word + "]") == std::string::npos)
       ADD_FAILURE() << what << ": a message of another word: " << message;
     return;
   } catch (const std::exception& error) {

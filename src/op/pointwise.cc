@@ -94,17 +94,18 @@ Tensors gradient_divide(const GradientCall& call) {
   return binary_gradient(
       call, [&] { return divide(dy, b); }, [&] { return negative(divide(multiply(dy, y), b)); });
 }
-Tensors gradient_maximum(const GradientCall& call) {
-  const Tensor &a = call.in[0], &b = call.in[1], &dy = call.dout[0];
+// To b where a is not chosen: where one is NaN too.
+Tensors gradient_choice(const GradientCall& call, const Tensor& a_chosen) {
+  const Tensor& dy = call.dout[0];
   return binary_gradient(
-      call, [&] { return multiply(dy, greater_equal_mask(a, b)); },
-      [&] { return multiply(dy, greater_mask(b, a)); });
+      call, [&] { return multiply(dy, a_chosen); },
+      [&] { return multiply(dy, scale(a_chosen, -1, 1)); });
+}
+Tensors gradient_maximum(const GradientCall& call) {
+  return gradient_choice(call, greater_equal_mask(call.in[0], call.in[1]));
 }
 Tensors gradient_minimum(const GradientCall& call) {
-  const Tensor &a = call.in[0], &b = call.in[1], &dy = call.dout[0];
-  return binary_gradient(
-      call, [&] { return multiply(dy, greater_equal_mask(b, a)); },
-      [&] { return multiply(dy, greater_mask(a, b)); });
+  return gradient_choice(call, greater_equal_mask(call.in[1], call.in[0]));
 }
 
 // Steps: no slope anywhere, so that what is made of them can be differentiated again.
