@@ -65,11 +65,12 @@ Tensor subtract(const Operand& a, const Operand& b);
 Tensor multiply(const Operand& a, const Operand& b);
 Tensor divide(const Operand& a, const Operand& b);
 Tensor true_divide(const Operand& a, const Operand& b);
-Tensor floor_divide(const Operand& a, const Operand& b);
-Tensor mod(const Operand& a, const Operand& b);  // the sign of b
+Tensor floor_divide(const Operand& a, const Operand& b);  // of integers by 0: 0
+Tensor mod(const Operand& a, const Operand& b);           // the sign of b; of integers by 0: 0
 Tensor maximum(const Operand& a, const Operand& b);
 Tensor minimum(const Operand& a, const Operand& b);
-// NaN where x is negative and the power no whole number. The gradient at 0 is 0.
+// NaN where x is negative and the power no whole number. Integers stay integers and wrap; below 0,
+// a power that is a number is refused, and elsewhere the result is 0 (but for x of 1 and -1).
 Tensor power(const Operand& x, const Operand& power);
 inline Tensor pow(const Operand& x, const Operand& exponent) { return ops::power(x, exponent); }
 Tensor squared_difference(const Operand& a, const Operand& b);
@@ -89,12 +90,12 @@ Tensor log(const Tensor& x);
 Tensor log1p(const Tensor& x);
 Tensor log2(const Tensor& x);
 Tensor log10(const Tensor& x);
-Tensor sin(const Tensor& x);  // |x| up to some thousands
+Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor softplus(const Tensor& x);
-Tensor relu(const Tensor& x);
+Tensor relu(const Tensor& x);  // integers stay integers
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);  // halves to even numbers

@@ -150,13 +150,8 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
   }
   if (parts.size() != operands.size() || operands.empty())
     refuse(equation, "a part for each of " + std::to_string(operands.size()) + " operands");
-  Dtype dtype = Dtype::float32;
-  bool floats = false;
-  for (const Tensor& operand : operands)
-    if (is_floating(operand.dtype())) {
-      dtype = floats ? pl::common_dtype(dtype, operand.dtype()) : operand.dtype();
-      floats = true;
-    }
+  Dtype dtype = Dtype::int32;
+  for (const Tensor& operand : operands) dtype = pl::common_dtype(dtype, operand.dtype());
   std::vector<Lettered> list;
   int most = 0;  // dimensions of an ellipsis
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/number_text.h"
 #include "op/broadcast.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
@@ -24,17 +25,9 @@ Tensor meet(const Operand& a, const Operand& b, Tensor (*run)(const Tensor&, con
   return run(a.in(dtype), b.in(dtype));
 }
 
-// Numbers whose magnitude this is have no fraction.
-double whole_from(Dtype dtype) { return dtype == Dtype::float64 ? 0x1p52 : 0x1p23; }
-
-// Runs `run` on x in a dtype that can count, and gives x back where it has no fraction, NaN and
-// infinities included.
-template <class F>
-Tensor to_whole(const Tensor& given, const F& run) {
-  if (!is_floating(given.dtype())) return given;
-  const Tensor x = pl::cast(given, wide(given.dtype()));
-  const Tensor cut = pl::cast(pl::cast(x, Dtype::int64), x.dtype());
-  return pl::cast(where(pl::abs(x) < whole_from(x.dtype()), run(x, cut), x), given.dtype());
+// f of reals; integers are whole.
+Tensor whole(const Tensor& x, Tensor (*f)(const Tensor&)) {
+  return x.defined() && !is_floating(x.dtype()) ? x : f(x);
 }
 
 // By squaring; power > 0.
@@ -45,46 +38,6 @@ Tensor whole_power(const Tensor& x, int64_t power) {
     if (power > 1) square = pl::square(square);
   }
   return result;
-}
-
-// e^(power * log x) where x > 0.
-Tensor any_power(const Tensor& x, const Operand& power) {
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor positive = x > 0;
-  const Tensor p = power.in(x.dtype());
-  const Tensor at_zero =
-      where(p > 0, 0, where(p < 0, std::numeric_limits<double>::infinity(), 1.0));
-  return where(positive, pl::exp(pl::multiply(p, pl::log(where(positive, x, 1)))),
-               where(x == 0, at_zero, nan));
-}
-
-// The sine by its series, between -pi/2 and pi/2.
-Tensor sine_series(const Tensor& r) {
-  const int terms = r.dtype() == Dtype::float64 ? 11 : 7;
-  const Tensor squared = pl::square(r);
-  double factor = 1;
-  std::vector<double> factors;
-  for (int i = 0; i < terms; ++i) {
-    factors.push_back(factor);
-    factor /= -(2.0 * i + 2) * (2.0 * i + 3);
-  }
-  Tensor sum = scale(squared, factors.back(), factors[factors.size() - 2]);
-  for (size_t i = factors.size() - 2; i-- > 0;)
-    sum = scale(pl::multiply(sum, squared), 1, factors[i]);
-  return pl::multiply(r, sum);
-}
-
-// sin(x), or sin(x + pi / 2).
-Tensor sine(const Tensor& given, bool quarter) {
-  const Tensor in = real(given), x = pl::cast(in, wide(in.dtype()));
-  constexpr double pi = std::numbers::pi, high = 3.140625, low = pi - high;
-  // With k * pi taken off the angle, of which pi / 2 then is a part.
-  const double half = quarter ? 0.5 : 0;
-  const Tensor k = ops::stop_gradient(round(scale(x, 1 / pi, half)));
-  const Tensor steps = half == 0 ? k : scale(k, 1, -half);
-  const Tensor r = pl::add(pl::add(x, scale(steps, -high)), scale(steps, -low));
-  const Tensor odd = pl::subtract(k, scale(floor(scale(k, 0.5)), 2));
-  return pl::cast(pl::multiply(sine_series(r), scale(odd, -2, 1)), in.dtype());
 }
 
 }  // namespace
@@ -131,14 +84,8 @@ Tensor divide(const Operand& a, const Operand& b) {
   return meet(a, b, pl::divide, true);
 }
 Tensor true_divide(const Operand& a, const Operand& b) { return divide(a, b); }
-Tensor floor_divide(const Operand& a, const Operand& b) {
-  const Dtype dtype = common_dtype(a, b);
-  if (is_floating(dtype)) return floor(divide(a, b));
-  return pl::cast(floor(pl::divide(a.in(Dtype::float64), b.in(Dtype::float64))), dtype);
-}
-Tensor mod(const Operand& a, const Operand& b) {
-  return subtract(a, multiply(floor_divide(a, b), b));
-}
+Tensor floor_divide(const Operand& a, const Operand& b) { return meet(a, b, pl::floor_divide); }
+Tensor mod(const Operand& a, const Operand& b) { return meet(a, b, pl::mod); }
 Tensor maximum(const Operand& a, const Operand& b) { return meet(a, b, pl::maximum); }
 Tensor minimum(const Operand& a, const Operand& b) { return meet(a, b, pl::minimum); }
 Tensor squared_difference(const Operand& a, const Operand& b) {
@@ -150,20 +97,21 @@ Tensor clip(const Tensor& x, const Operand& least, const Operand& most) {
 }
 
 Tensor power(const Operand& base, const Operand& power) {
-  constexpr double kMost = 1024;  // multiplications
-  Dtype dtype = common_dtype(base, power);
+  constexpr double kMost = 16;  // whole numbers by multiplications, whose errors add up
+  const Dtype dtype = common_dtype(base, power);
   if (power.number()) {
     const double p = power.number()->value;
+    if (!is_floating(dtype) && p < 0)
+      throw UserError("[power] expected a power of at least 0 of integers, received " +
+                      number_text(p) + "; cast them to a floating dtype");
     const Tensor x = base.in(dtype);
     if (p == 0) return ones_like(x);
-    if (p == std::floor(p) && std::abs(p) <= kMost) {
-      const Tensor whole = whole_power(x, static_cast<int64_t>(std::abs(p)));
-      return p > 0 ? whole : reciprocal(whole);
-    }
-    if (p == 0.5) return pl::sqrt(real(x));
+    if (p == 0.5) return pl::sqrt(x);
+    if (p == -1) return reciprocal(x);
+    if (is_floating(dtype) && p == std::floor(p) && p > 0 && p <= kMost)
+      return whole_power(x, static_cast<int64_t>(p));
   }
-  if (!is_floating(dtype)) dtype = Dtype::float32;
-  return any_power(base.in(dtype), power);
+  return meet(base, power, pl::power);
 }
 
 Tensor negative(const Tensor& x) { return -x; }
@@ -183,11 +131,7 @@ Tensor sqrt(const Tensor& x) { return pl::sqrt(real(x)); }
 Tensor rsqrt(const Tensor& x) { return 1 / pl::sqrt(real(x)); }
 Tensor reciprocal(const Tensor& x) { return 1 / x; }
 Tensor exp(const Tensor& x) { return pl::exp(real(x)); }
-// Near 0 too: tanh(x / 2) * (e^x + 1).
-Tensor expm1(const Tensor& x) {
-  const Tensor in = real(x);
-  return pl::multiply(pl::tanh(scale(in, 0.5)), scale(pl::exp(in), 1, 1));
-}
+Tensor expm1(const Tensor& x) { return pl::expm1(real(x)); }
 Tensor log(const Tensor& x) { return pl::log(real(x)); }
 // Near 0 too: what 1 + x lost in rounding is added again.
 Tensor log1p(const Tensor& x) {
@@ -198,32 +142,20 @@ Tensor log1p(const Tensor& x) {
 }
 Tensor log2(const Tensor& x) { return scale(ops::log(x), 1 / std::numbers::ln2); }
 Tensor log10(const Tensor& x) { return scale(ops::log(x), 1 / std::numbers::ln10); }
-Tensor sin(const Tensor& x) { return sine(x, false); }
-Tensor cos(const Tensor& x) { return sine(x, true); }
+Tensor sin(const Tensor& x) { return pl::sin(real(x)); }
+Tensor cos(const Tensor& x) { return pl::cos(real(x)); }
 Tensor tanh(const Tensor& x) { return pl::tanh(real(x)); }
 Tensor sigmoid(const Tensor& x) { return pl::sigmoid(real(x)); }
 Tensor softplus(const Tensor& x) { return pl::softplus(real(x)); }
-Tensor relu(const Tensor& x) { return pl::relu(real(x)); }
+Tensor relu(const Tensor& x) {
+  const Tensor in = number(x);
+  return is_floating(in.dtype()) ? pl::relu(in) : maximum(in, 0);
+}
 
-Tensor trunc(const Tensor& x) {
-  return to_whole(x, [](const Tensor&, const Tensor& cut) { return cut; });
-}
-Tensor floor(const Tensor& x) {
-  return to_whole(x, [](const Tensor& in, const Tensor& cut) {
-    return pl::subtract(cut, greater_mask(cut, in));
-  });
-}
-Tensor ceil(const Tensor& x) {
-  return to_whole(
-      x, [](const Tensor& in, const Tensor& cut) { return pl::add(cut, greater_mask(in, cut)); });
-}
-Tensor round(const Tensor& x) {
-  return to_whole(x, [](const Tensor& in, const Tensor&) {
-    const Tensor up = scale(in, 1, 0.5), whole = floor(up);
-    const Tensor odd = pl::subtract(whole, scale(floor(scale(whole, 0.5)), 2));
-    return pl::subtract(whole, pl::multiply(odd, equal_mask(up, whole)));
-  });
-}
+Tensor floor(const Tensor& x) { return pl::floor(real(x)); }
+Tensor ceil(const Tensor& x) { return pl::ceil(real(x)); }
+Tensor trunc(const Tensor& x) { return whole(x, pl::trunc); }
+Tensor round(const Tensor& x) { return whole(x, pl::round); }
 
 Tensor equal(const Operand& a, const Operand& b) {
   return pl::cast(meet(a, b, equal_mask), Dtype::boolean);

@@ -156,8 +156,7 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const Dtype dtype = common_dtype(Operand(a), Operand(b));
-  Tensor x = pl::cast(a, is_floating(dtype) ? dtype : Dtype::float32);
-  Tensor y = pl::cast(b, x.dtype());
+  Tensor x = pl::cast(a, dtype), y = pl::cast(b, dtype);
   const bool row = x.shape().rank() == 1, column = y.shape().rank() == 1;
   if (x.shape().rank() < 1 || y.shape().rank() < 1)
     throw UserError("[matmul] expected vectors or matrices, received " + a.meta().text() + " and " +

@@ -647,6 +647,12 @@ def cast(attrs, x):
     return np.trunc(x) if attrs["dtype"].startswith("int") else x
 
 
+def power(attrs, x, y):
+    """Of whole numbers to negative powers: 0, but for bases 1 and -1."""
+    z = np.float_power(x, y)
+    return np.trunc(z) if np.all(np.trunc(x) == x) and np.all(np.trunc(y) == y) else z
+
+
 def mask(compare):
     return lambda a, x, y: compare(x, y)
 
@@ -994,6 +1000,9 @@ OPS = {
     "equal_mask": mask(np.equal),
     "greater_mask": mask(np.greater),
     "greater_equal_mask": mask(np.greater_equal),
+    "floor_divide": lambda a, x, y: np.floor_divide(x, y),
+    "mod": lambda a, x, y: np.mod(x, y),
+    "power": power,
     "negative": lambda a, x: -x,
     "exp": lambda a, x: np.exp(x),
     "log": lambda a, x: np.log(x),
@@ -1004,6 +1013,13 @@ OPS = {
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
     "softplus": lambda a, x: np.logaddexp(x, 0),
+    "expm1": lambda a, x: np.expm1(x),
+    "sin": lambda a, x: np.sin(x),
+    "cos": lambda a, x: np.cos(x),
+    "floor": lambda a, x: np.floor(x),
+    "ceil": lambda a, x: np.ceil(x),
+    "trunc": lambda a, x: np.trunc(x),
+    "round": lambda a, x: np.round(x),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
     "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),

@@ -79,6 +79,10 @@ Prepared matmul_add(const PrepareCall&);
 Prepared matmul_gelu_gradient(const PrepareCall&);
 Prepared batch_matmul(const PrepareCall&);
 
+// integer_product_cuda.cu
+Prepared integer_matmul(const PrepareCall&);
+Prepared integer_batch_matmul(const PrepareCall&);
+
 // linear_cross_entropy_cuda.cc
 Prepared linear_cross_entropy(const PrepareCall&);
 Prepared linear_cross_entropy_accumulate(const PrepareCall&);
