@@ -25,6 +25,7 @@
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
+#include "op/group_norm.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/layer_norm_gradients.h"
@@ -77,6 +78,9 @@ std::span<const Op* const> catalogue() {
       &kLayerNormParameterGradient,
       &kLayerNormGradients,
       &kLayerNormGradientsAccumulate,
+      &kGroupNorm,
+      &kGroupNormSums,
+      &kGroupNormGradient,
       &kBatchNorm,
       &kBatchMoments,
       &kBatchNormApply,
@@ -173,6 +177,9 @@ std::span<const Op* const> catalogue() {
       &kReduceSum,
       &kReduceSumAccumulate,
       &kReduceMax,
+      &kReduceMin,
+      &kReduceProd,
+      &kReduceNorm,
       &kCast,
       &kReshape,
       &kTranspose,

@@ -29,6 +29,7 @@
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
+#include "op/group_norm.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/layer_norm_gradients.h"
@@ -85,6 +86,9 @@ const DeviceKernels& cuda_kernels() {
       of(kAttention, "cuda", cuda::attention),
       of(kAttentionGradient, "cudnn", cuda::attention_gradient_dnn),
       of(kAttentionGradient, "cuda", cuda::attention_gradient),
+      of(kGroupNorm, "cuda", cuda::group_norm),
+      of(kGroupNormSums, "cuda", cuda::group_norm_sums),
+      of(kGroupNormGradient, "cuda", cuda::group_norm_gradient),
       of(kLayerNorm, "cuda", cuda::layer_norm),
       of(kLayerNormGradient, "cuda", cuda::layer_norm_gradient),
       of(kLayerNormParameterGradient, "cuda", cuda::layer_norm_parameter_gradient),
@@ -191,6 +195,9 @@ const DeviceKernels& cuda_kernels() {
       of(kReduceSum, "cuda", cuda::reduce_sum),
       of(kReduceSumAccumulate, "cuda", cuda::reduce_sum),
       of(kReduceMax, "cuda", cuda::reduce_max),
+      of(kReduceMin, "cuda", cuda::reduce_min),
+      of(kReduceProd, "cuda", cuda::reduce_prod),
+      of(kReduceNorm, "cuda", cuda::reduce_norm),
       of(kCast, "cuda", cuda::cast),
       of(kReshape, "cuda", cuda::copy_operand),
       of(kTranspose, "cuda", cuda::transpose),

@@ -26,6 +26,7 @@
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
 #include "op/gelu.h"
+#include "op/group_norm.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/leaky_relu.h"

@@ -26,27 +26,52 @@ Tensor drop(const Tensor& x, const std::vector<int64_t>& axes) {
   return pl::reshape(x, std::move(dims));
 }
 
-// The product of all elements along an axis, which stays as 1: halves with halves.
-Tensor product(Tensor x, int64_t axis) {
-  Dim n = x.shape()[static_cast<int>(axis)];
-  if (n == 0) throw UserError("[prod] expected at least one element along each axis");
-  Tensor left_over;
-  while (n > 1) {
-    if (n % 2) {
-      const Tensor last = pl::slice(x, axis, n - 1, 1);
-      left_over = left_over.defined() ? pl::multiply(left_over, last) : last;
-    }
-    n /= 2;
-    x = pl::multiply(pl::slice(x, axis, 0, n), pl::slice(x, axis, n, n));
-  }
-  return left_over.defined() ? pl::multiply(x, left_over) : x;
+// Whether nothing lies along one of the axes.
+bool none_along(const Tensor& x, const std::vector<int64_t>& axes) {
+  return std::any_of(axes.begin(), axes.end(),
+                     [&](int64_t axis) { return x.shape()[static_cast<int>(axis)] == 0; });
 }
 
-// f over an axis, which is moved to the end for it.
+using Reduce = Tensor (*)(const Tensor&, std::vector<int64_t>, bool);
+
+// The largest or smallest along axes, for the word `op`.
+Tensor extreme(const char* op, Reduce reduce, const Tensor& x, const std::vector<int64_t>& axes,
+               bool keepdims) {
+  if (none_along(x, axes))
+    throw UserError("[" + std::string(op) +
+                    "] expected at least one element along each axis, received " + x.meta().text());
+  return reduce(x, axes, keepdims);
+}
+
+// The place of the first along an axis that `reduce` chooses, or of the first NaN.
+Tensor place_of(const char* op, Reduce reduce, const Tensor& x, std::optional<int64_t> axis,
+                bool keepdims) {
+  if (!axis) {
+    const Tensor flat = place_of(op, reduce, pl::reshape(x, {-1}), 0, false);
+    return keepdims ? pl::reshape(flat, std::vector<Dim>(x.shape().dims().size(), 1)) : flat;
+  }
+  const Tensor in = number(x);
+  const int rank = in.shape().rank();
+  const int64_t at = axis_of(op, *axis, rank);
+  const Dim n = in.shape()[static_cast<int>(at)];
+  constexpr Dim kCounted = Dim{1} << 24;  // by float32
+  const Dtype dtype = n < kCounted ? Dtype::float32 : Dtype::float64;
+  Tensor found = equal_mask(in, extreme(op, reduce, in, {at}, true));
+  if (is_floating(in.dtype())) found = maximum(found, scale(equal_mask(in, in), -1, 1));
+  std::vector<Dim> places(static_cast<size_t>(rank - at), 1);
+  places[0] = n;
+  // n, n - 1, ..., 1 along the axis: the largest of those found is the first.
+  const Tensor rest = scale(pl::reshape(arange(n, dtype), places), -1, static_cast<double>(n));
+  const Tensor first = reduce_max(pl::multiply(pl::cast(found, dtype), rest), {at}, keepdims);
+  return pl::cast(scale(first, -1, static_cast<double>(n)), Dtype::int32);
+}
+
+// f over an axis, which is moved to the end for it; x itself where nothing lies along it.
 template <class F>
 Tensor along(const char* op, const Tensor& x, int64_t axis, const F& f) {
   const int rank = x.shape().rank();
   axis = axis_of(op, axis, rank);
+  if (x.shape()[static_cast<int>(axis)] == 0) return x;
   return axis == rank - 1 ? f(x) : swapaxes(f(swapaxes(x, axis, -1)), axis, -1);
 }
 
@@ -75,34 +100,38 @@ std::vector<int64_t> axes_of(const char* op, const Axis& axis, int rank) {
 }
 
 Tensor sum(const Tensor& x, const Axis& axis, bool keepdims) {
-  return reduce_sum(number(x), axis.list, keepdims);
+  const Tensor in = number(x);
+  return reduce_sum(in, axes_of("sum", axis, in.shape().rank()), keepdims);
 }
 Tensor mean(const Tensor& x, const Axis& axis, bool keepdims) {
-  return reduce_mean(real(x), axis.list, keepdims);
+  const Tensor in = real(x);
+  return reduce_mean(in, axes_of("mean", axis, in.shape().rank()), keepdims);
 }
 Tensor max(const Tensor& x, const Axis& axis, bool keepdims) {
-  return reduce_max(number(x), axis.list, keepdims);
+  const Tensor in = number(x);
+  return extreme("max", reduce_max, in, axes_of("max", axis, in.shape().rank()), keepdims);
 }
 Tensor min(const Tensor& x, const Axis& axis, bool keepdims) {
-  return -reduce_max(-number(x), axis.list, keepdims);
+  const Tensor in = number(x);
+  return extreme("min", reduce_min, in, axes_of("min", axis, in.shape().rank()), keepdims);
 }
 Tensor prod(const Tensor& x, const Axis& axis, bool keepdims) {
-  const std::vector<int64_t> axes = axes_of("prod", axis, x.shape().rank());
-  Tensor result = number(x);
-  for (int64_t one : axes) result = product(result, one);
-  return keepdims ? result : drop(result, axes);
+  const Tensor in = number(x);
+  return reduce_prod(in, axes_of("prod", axis, in.shape().rank()), keepdims);
 }
 Tensor var(const Tensor& x, const Axis& axis, bool keepdims) {
   const Tensor in = real(x);
-  return reduce_mean(pl::square(pl::subtract(in, reduce_mean(in, axis.list, true))), axis.list,
-                     keepdims);
+  const std::vector<int64_t> axes = axes_of("var", axis, in.shape().rank());
+  return reduce_mean(pl::square(pl::subtract(in, reduce_mean(in, axes, true))), axes, keepdims);
 }
 Tensor std(const Tensor& x, const Axis& axis, bool keepdims) {
-  return pl::sqrt(var(x, axis, keepdims));
+  const Tensor in = real(x);
+  return pl::sqrt(var(in, axes_of("std", axis, in.shape().rank()), keepdims));
 }
 Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   const Tensor in = real(x);
   const std::vector<int64_t> axes = axes_of("logsumexp", axis, in.shape().rank());
+  if (none_along(in, axes)) return pl::log(reduce_sum(pl::exp(in), axes, keepdims));
   const Tensor most = ops::stop_gradient(reduce_max(in, axes, true));
   const Tensor base = where(isfinite(most), most, 0.0);
   const Tensor total =
@@ -110,15 +139,22 @@ Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   return keepdims ? total : drop(total, axes);
 }
 Tensor norm(const Tensor& x, const Axis& axis, bool keepdims) {
-  return pl::sqrt(reduce_sum(pl::square(real(x)), axis.list, keepdims));
+  const Tensor in = real(x);
+  return reduce_norm(in, axes_of("norm", axis, in.shape().rank()), keepdims);
 }
 Tensor any(const Tensor& x, const Axis& axis, bool keepdims) {
-  const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::float32);
-  return pl::cast(reduce_max(flags, axis.list, keepdims), Dtype::boolean);
+  const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32);
+  const std::vector<int64_t> axes = axes_of("any", axis, x.shape().rank());
+  return pl::cast(
+      none_along(x, axes) ? reduce_sum(flags, axes, keepdims) : reduce_max(flags, axes, keepdims),
+      Dtype::boolean);
 }
-Tensor all(const Tensor& x, const Axis& axis, bool keepdims) { return !any(!x, axis, keepdims); }
+Tensor all(const Tensor& x, const Axis& axis, bool keepdims) {
+  return !any(!x, axes_of("all", axis, x.shape().rank()), keepdims);
+}
 Tensor count_nonzero(const Tensor& x, const Axis& axis) {
-  return reduce_sum(pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32), axis.list);
+  const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32);
+  return reduce_sum(flags, axes_of("count_nonzero", axis, x.shape().rank()));
 }
 
 // In log2(n) steps: each adds what lies 1, 2, 4, ... in front.
@@ -132,26 +168,10 @@ Tensor cumsum(const Tensor& x, int64_t axis) {
 }
 
 Tensor argmax(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
-  if (!axis) {
-    const Tensor flat = argmax(pl::reshape(x, {-1}), 0);
-    return keepdims ? pl::reshape(flat, std::vector<Dim>(x.shape().dims().size(), 1)) : flat;
-  }
-  const Tensor in = number(x);
-  const int rank = in.shape().rank();
-  const int64_t at = axis_of("argmax", *axis, rank);
-  const Dim n = in.shape()[static_cast<int>(at)];
-  constexpr Dim kCounted = Dim{1} << 24;  // by float32
-  const Dtype dtype = n < kCounted ? Dtype::float32 : Dtype::float64;
-  const Tensor found = pl::cast(equal_mask(in, reduce_max(in, {at}, true)), dtype);
-  std::vector<Dim> places(static_cast<size_t>(rank - at), 1);
-  places[0] = n;
-  // n, n - 1, ..., 1 along the axis: the largest of those found is the first.
-  const Tensor rest = scale(pl::reshape(arange(n, dtype), places), -1, static_cast<double>(n));
-  const Tensor first = reduce_max(pl::multiply(found, rest), {at}, keepdims);
-  return pl::cast(scale(first, -1, static_cast<double>(n)), Dtype::int32);
+  return place_of("argmax", reduce_max, x, axis, keepdims);
 }
 Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
-  return argmax(-number(x), axis, keepdims);
+  return place_of("argmin", reduce_min, x, axis, keepdims);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -187,13 +207,15 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 }
 
 Tensor softmax(const Tensor& x, int64_t axis) {
-  return along("softmax", real(x), axis, [](const Tensor& in) { return pl::softmax(in); });
+  return along("softmax", real(x), axis, pl::softmax);
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
-  return along("log_softmax", real(x), axis, [](const Tensor& in) { return pl::log_softmax(in); });
+  return along("log_softmax", real(x), axis, pl::log_softmax);
 }
 Tensor normalize(const Tensor& x, int64_t axis, double epsilon) {
-  const Tensor in = real(x), squares = reduce_sum(pl::square(in), {axis}, true);
+  const Tensor in = real(x);
+  const Tensor squares =
+      reduce_sum(pl::square(in), {axis_of("normalize", axis, in.shape().rank())}, true);
   return pl::divide(in, pl::sqrt(maximum(squares, epsilon * epsilon)));
 }
 

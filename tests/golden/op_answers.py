@@ -340,6 +340,34 @@ def layer_norm_parameter_gradient(attrs, x, mean, rstd, dy):
     return (dy * (x - mean[..., None]) * rstd[..., None]).sum(over), dy.sum(over)
 
 
+def grouped(x, groups):
+    return x.reshape(x.shape[0], math.prod(x.shape[1:-1]), groups, x.shape[-1] // groups)
+
+
+def group_norm(attrs, x, gamma, beta):
+    rows = grouped(x, attrs["groups"])
+    mean, variance = rows.mean((1, 3)), rows.var((1, 3))
+    rstd = 1 / np.sqrt(variance + attrs["epsilon"])
+    y = (rows - mean[:, None, :, None]) * rstd[:, None, :, None]
+    return y.reshape(x.shape) * gamma + beta, mean, rstd
+
+
+def group_norm_sums(attrs, x, mean, rstd, dy):
+    n = (grouped(x, mean.shape[1]) - mean[:, None, :, None]) * rstd[:, None, :, None]
+    over, shape = grouped(dy, mean.shape[1]), (x.shape[0], x.shape[-1])
+    return (over * n).sum(1).reshape(shape), over.sum(1).reshape(shape)
+
+
+def group_norm_gradient(attrs, x, gamma, mean, rstd, dy, of_normal, of_dy):
+    groups = mean.shape[1]
+    rows, g = grouped(x, groups), grouped(dy * gamma, groups)
+    moment = lambda m: m[:, None, :, None]
+    count = rows.shape[1] * rows.shape[3]
+    average = lambda sums: moment((sums * gamma).reshape(len(x), groups, -1).sum(2) / count) if len(x) else 0
+    n = (rows - moment(mean)) * moment(rstd)
+    return (moment(rstd) * (g - average(of_dy) - n * average(of_normal))).reshape(x.shape)
+
+
 def layer_norm_gradients(attrs, x, gamma, mean, rstd, dy, added=0.0):
     dx = layer_norm_gradient(attrs, x, gamma, mean, rstd, dy) + added
     total = (dx.sum(tuple(range(dx.ndim - 1))),) if attrs.get("sum") else ()
@@ -925,6 +953,9 @@ OPS = {
     "layer_norm": layer_norm,
     "layer_norm_gradient": layer_norm_gradient,
     "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
+    "group_norm": group_norm,
+    "group_norm_sums": group_norm_sums,
+    "group_norm_gradient": group_norm_gradient,
     "layer_norm_gradients": layer_norm_gradients,
     "layer_norm_gradients_accumulate": layer_norm_gradients_accumulate,
     "batch_norm": batch_norm,
@@ -1025,6 +1056,9 @@ OPS = {
     "reduce_sum": reduction(np.sum),
     "reduce_sum_accumulate": lambda a, total, x: total + reduction(np.sum)(a, x),
     "reduce_max": reduction(np.max),
+    "reduce_min": reduction(np.min),
+    "reduce_prod": reduction(np.prod),
+    "reduce_norm": reduction(lambda x, **over: np.sqrt((x * x).sum(**over))),
     "cast": cast,
     "reshape": lambda a, x: x.reshape(front(a["shape"], x)),
     "transpose": lambda a, x: x.transpose(a["perm"]),

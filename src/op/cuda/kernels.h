@@ -44,6 +44,14 @@ Prepared place_rows(const PrepareCall&);
 // reduce_cuda.cu
 Prepared reduce_sum(const PrepareCall&);  // and reduce_sum_accumulate
 Prepared reduce_max(const PrepareCall&);
+Prepared reduce_min(const PrepareCall&);
+Prepared reduce_prod(const PrepareCall&);
+Prepared reduce_norm(const PrepareCall&);
+
+// group_norm_cuda.cu
+Prepared group_norm(const PrepareCall&);
+Prepared group_norm_sums(const PrepareCall&);
+Prepared group_norm_gradient(const PrepareCall&);
 
 // layer_norm_cuda.cu
 Prepared layer_norm(const PrepareCall&);
