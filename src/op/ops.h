@@ -173,7 +173,7 @@ TopK top_k(const Tensor& x, int64_t k);  // of the last axis
 
 // Products: matrices in the last two dimensions, the others broadcast; vectors as rows or columns.
 Tensor matmul(const Tensor& a, const Tensor& b);
-Tensor dot(const Tensor& a, const Tensor& b);
+Tensor dot(const Tensor& a, const Tensor& b);  // matmul, or a product with one number
 Tensor outer(const Tensor& a, const Tensor& b);
 // "bij,bjk->bik", "...d,de->...e", "ij->ji", "ij->": letters that the result lacks are summed over.
 // Without "->" the result has the letters that occur once, in their order.

@@ -124,9 +124,11 @@ Tensor var(const Tensor& x, const Axis& axis, bool keepdims) {
   const std::vector<int64_t> axes = axes_of("var", axis, in.shape().rank());
   return reduce_mean(pl::square(pl::subtract(in, reduce_mean(in, axes, true))), axes, keepdims);
 }
+// Where all elements are equal its slope is 0, as the variance's.
 Tensor std(const Tensor& x, const Axis& axis, bool keepdims) {
-  const Tensor in = real(x);
-  return pl::sqrt(var(in, axes_of("std", axis, in.shape().rank()), keepdims));
+  const Tensor in = real(x), squares = var(in, axes_of("std", axis, in.shape().rank()), keepdims);
+  const Tensor none = squares == 0;
+  return where(none, 0, pl::sqrt(where(none, 1, squares)));
 }
 Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   const Tensor in = real(x);
@@ -201,7 +203,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (column) result = squeeze(result, -1);
   return row ? squeeze(result, column ? -1 : -2) : result;
 }
-Tensor dot(const Tensor& a, const Tensor& b) { return ops::matmul(a, b); }
+Tensor dot(const Tensor& a, const Tensor& b) {
+  const bool numbers = a.shape().rank() == 0 || b.shape().rank() == 0;
+  return numbers ? ops::multiply(a, b) : ops::matmul(a, b);
+}
 Tensor outer(const Tensor& a, const Tensor& b) {
   return pl::reshape(a, {-1, 1}) * pl::reshape(b, {1, -1});
 }

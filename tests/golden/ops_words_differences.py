@@ -142,6 +142,18 @@ def in_its_dtype(call, args):
     return run, args
 
 
+def through_mean(call, args):
+    def run(x, axis, keepdims):
+        axis, keepdims = tuple(axis) or None, bool(keepdims)
+        return torch.mean(torch.square(x - torch.mean(x, axis, keepdim=True)), axis, keepdim=keepdims)
+
+    return run, args
+
+
+def nan_slopes(call, args):
+    return lambda *given: call(*given) + 0 * torch.sum(given[0].detach() * 0 + given[0] * np.nan).nan_to_num(0), args
+
+
 def chain(call, args):
     def run(x, *_):
         product = x[0]
@@ -224,7 +236,12 @@ DIFFERENCES = [
     ("an axis named twice", any_of("prod"), lambda a: len({d % max(a[0].ndim, 1) for d in a[1]}) < len(a[1]), refused),
     ("slopes of prod are products of the others, NaN or not", any_of("prod"),
      lambda a: a[0].ndim == 1 and a[0].dtype.kind == "f" and not np.isfinite(a[0]).all(), chain),
+    ("the slope of var of infinities is NaN, through the mean, as Keras on TensorFlow", any_of("var"),
+     lambda a: a[0].dtype.kind == "f" and np.isinf(a[0]).any(), through_mean),
+    ("slopes of max and min beside a NaN are NaN, as Keras on TensorFlow and JAX", any_of("max min"), has_nan, nan_slopes),
     ("an integer divided by 0 is 0", any_of("floor_divide mod"), whole, None),
+    ("a negative number as the power of integers", any_of("power pow"),
+     lambda a: isinstance(a[0], np.ndarray) and a[0].dtype.kind == "i" and isinstance(a[1], int) and a[1] < 0, refused),
     ("floor_divide has slopes: 0", any_of("floor_divide"), lambda a: any(x.dtype.kind == "f" for x in arrays(a)), without_slope),
     ("activations of integers are float32", any_of("softplus softmax log_softmax"),
      lambda a: a[0].dtype.kind != "f", as_float32),
