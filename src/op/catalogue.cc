@@ -24,6 +24,7 @@
 #include "op/fill.h"
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
+#include "op/gather.h"
 #include "op/gelu.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
@@ -183,6 +184,8 @@ std::span<const Op* const> catalogue() {
       &kEmbeddingGradient,
       &kEmbeddingGradientOnto,
       &kEmbeddingGradientAccumulate,
+      &kGather,
+      &kGatherGradient,
       &kConcatenate,
       &kSlice,
       &kSliceGradient,
