@@ -24,6 +24,7 @@
 #include "op/fill.h"
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
+#include "op/gather.h"
 #include "op/gelu.h"
 #include "op/group_norm.h"
 #include "op/gru.h"
@@ -200,6 +201,8 @@ std::span<const Op* const> catalogue() {
       &kEmbeddingGradient,
       &kEmbeddingGradientOnto,
       &kEmbeddingGradientAccumulate,
+      &kGather,
+      &kGatherGradient,
       &kConcatenate,
       &kSlice,
       &kSliceGradient,

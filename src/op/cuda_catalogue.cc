@@ -28,6 +28,7 @@
 #include "op/fill.h"
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
+#include "op/gather.h"
 #include "op/gelu.h"
 #include "op/group_norm.h"
 #include "op/gru.h"
@@ -218,6 +219,8 @@ const DeviceKernels& cuda_kernels() {
       of(kEmbeddingGradient, "cuda", cuda::embedding_gradient),
       of(kEmbeddingGradientOnto, "cuda", cuda::embedding_gradient),
       of(kEmbeddingGradientAccumulate, "cuda", cuda::embedding_gradient),
+      of(kGather, "cuda", cuda::gather),
+      of(kGatherGradient, "cuda", cuda::gather_gradient),
       of(kConcatenate, "cuda", cuda::concatenate),
       of(kSlice, "cuda", cuda::slice),
       of(kSliceGradient, "cuda", cuda::slice_gradient),

@@ -25,6 +25,7 @@
 #include "op/fill.h"
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
+#include "op/gather.h"
 #include "op/gelu.h"
 #include "op/group_norm.h"
 #include "op/gru.h"

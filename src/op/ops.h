@@ -150,10 +150,13 @@ Tensors unstack(const Tensor& x, int64_t axis = 0);
 Tensors split(const Tensor& x, int64_t sections, int64_t axis = 0);
 // Elements [start, start + size) along each axis; a size of -1: all that are left.
 Tensor slice(const Tensor& x, const std::vector<Dim>& start, const std::vector<Dim>& size);
+// Elements by number along an axis. In these words alone, numbers below 0 count from the end. One
+// that is outside after that is an error where values are taken on the processor; in a graph and on
+// a device it gives NaN, of integers the least, of bytes 255, of booleans true, and no gradient.
 Tensor take(const Tensor& x, int64_t index, int64_t axis);  // x[:, index]; without that axis
-// Rows by number, int32; x[indices] along the axis. A number outside gives NaN.
+// x[:, indices]: their dimensions take the axis's place.
 Tensor take(const Tensor& x, const Tensor& indices, int64_t axis);
-// x[..., indices[...]] along the last axis: indices (..., N).
+// x[i, indices[i, j]]: an index for each element; the other dimensions broadcast.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis = -1);
 Tensor repeat(const Tensor& x, int64_t times, int64_t axis);
 Tensor tile(const Tensor& x, const std::vector<int64_t>& repeats);
@@ -163,7 +166,7 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, doubl
 
 Tensor flip(const Tensor& x, const Axis& axis = {});
 
-// Order along an axis. Equal elements stay in their order, NaN comes last.
+// Order along an axis, of any dtype. Equal elements stay in their order; NaN is the largest.
 Tensor argsort(const Tensor& x, int64_t axis = -1);  // int32
 Tensor sort(const Tensor& x, int64_t axis = -1);
 struct TopK {

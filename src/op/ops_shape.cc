@@ -5,7 +5,6 @@
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/concatenate.h"
-#include "op/embedding.h"
 #include "op/fill.h"
 #include "op/one_hot.h"
 #include "op/ops_parts.h"
@@ -178,42 +177,6 @@ Tensor slice(const Tensor& x, const std::vector<Dim>& start, const std::vector<D
       part = pl::slice(part, static_cast<int64_t>(d), start[d], count);
   }
   return part;
-}
-Tensor take(const Tensor& x, int64_t index, int64_t axis) {
-  const int64_t at = axis_of("take", axis, x.shape().rank());
-  const Dim size = x.shape()[static_cast<int>(at)];
-  return squeeze(pl::slice(x, at, index < 0 ? index + size : index, 1), at);
-}
-Tensor take(const Tensor& x, const Tensor& indices, int64_t axis) {
-  const int rank = x.shape().rank();
-  const int64_t at = axis_of("take", axis, rank);
-  if (at != 0) {
-    // (..., V, ...) as V rows; the new dimensions come in front and go where V was.
-    Tensor taken = take(moveaxis(x, at, 0), indices, 0);
-    const int added = indices.shape().rank(), result = taken.shape().rank();
-    std::vector<int64_t> axes;
-    for (int64_t d = 0; d < at; ++d) axes.push_back(added + d);
-    for (int64_t d = 0; d < added; ++d) axes.push_back(d);
-    for (int64_t d = added + at; d < result; ++d) axes.push_back(d);
-    return pl::transpose(taken, axes);
-  }
-  if (!is_floating(x.dtype()))
-    return pl::cast(take(pl::cast(x, Dtype::float64), indices, axis), x.dtype());
-  std::vector<Dim> dims = indices.shape().dims();
-  dims.insert(dims.end(), x.shape().begin() + 1, x.shape().end());
-  const Tensor rows = pl::reshape(x, {x.shape()[0], -1});
-  return pl::reshape(embedding(rows, pl::cast(indices, Dtype::int32)), std::move(dims));
-}
-Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis) {
-  const int rank = x.shape().rank();
-  const int64_t at = axis_of("take_along_axis", axis, rank);
-  if (indices.shape().rank() != rank)
-    throw UserError("[take_along_axis] expected indices of rank " + std::to_string(rank) +
-                    ", received " + indices.meta().text());
-  if (at != rank - 1)
-    return swapaxes(take_along_axis(swapaxes(x, at, -1), swapaxes(indices, at, -1)), at, -1);
-  const Tensor in = number(x), chosen = ops::one_hot(indices, x.shape().back());
-  return reduce_sum(where(chosen, expand_dims(in, -2), 0), {-1});
 }
 Tensor repeat(const Tensor& x, int64_t times, int64_t axis) {
   const int64_t at = axis_of("repeat", axis, x.shape().rank());

@@ -691,6 +691,37 @@ def embedding_gradient(attrs, indices, dy, onto=0.0):
     return table
 
 
+def picked(attrs, indices, depth):
+    """Indices into an axis of `depth` elements and a last one for those outside, by which x with that one is taken."""
+    i = indices.astype(np.int64)
+    i = np.where(i < 0, i + depth, i)
+    return np.where((i < 0) | (i >= depth), depth, i)
+
+
+def gather(attrs, x, indices):
+    axis = attrs["axis"]
+    i = picked(attrs, indices, x.shape[axis])
+    outside = np.full(x.shape[:axis] + (1,) + x.shape[axis + 1:], 0.0 if attrs["zeros"] else np.nan)
+    grown = np.concatenate([x, outside], axis)
+    return np.take_along_axis(grown, i, axis) if attrs["each"] else np.take(grown, i, axis)
+
+
+def gather_gradient(attrs, indices, dy):
+    """Slopes of sum(dy * gather(x)), which is linear in x: one element of x after the other."""
+    axis = attrs["axis"]
+    gone = 1 if attrs["each"] else indices.ndim
+    dx = np.zeros(dy.shape[:axis] + (attrs["depth"],) + dy.shape[axis + gone:])
+    for v in range(attrs["depth"]):
+        here = picked(attrs, indices, attrs["depth"]) == v
+        if attrs["each"]:
+            part = np.where(here, dy, 0).sum(axis)
+        else:
+            part = np.where(here.reshape(here.shape + (1,) * (dy.ndim - axis - gone)), dy, 0)
+            part = part.sum(tuple(range(axis, axis + gone)))
+        dx[(slice(None),) * axis + (v,)] = part
+    return dx
+
+
 def part(attrs, shape):
     """The place of a slice with these attributes among all elements."""
     end = attrs["begin"] + shape[attrs["axis"]]
@@ -1077,6 +1108,8 @@ OPS = {
     "categorical_accuracy": lambda a, x, targets: argmax(x) == argmax(targets),
     "embedding": lambda a, table, indices: table[indices.astype(np.int64)],
     "embedding_gradient": embedding_gradient,
+    "gather": gather,
+    "gather_gradient": gather_gradient,
     "embedding_gradient_onto": lambda a, onto, i, dy: embedding_gradient(a, i, dy, onto),
     "concatenate": lambda a, *parts: np.concatenate(parts, a["axis"]),
     "slice": lambda a, x: np.take(x, np.arange(a["begin"], a["begin"] + a["size"]), a["axis"]),

@@ -120,6 +120,8 @@ Prepared upsample_gradient(const PrepareCall&);
 // embedding_cuda.cu
 Prepared embedding(const PrepareCall&);
 Prepared embedding_gradient(const PrepareCall&);
+Prepared gather(const PrepareCall&);
+Prepared gather_gradient(const PrepareCall&);
 
 // attention_cuda.cu
 Prepared attention(const PrepareCall&);
