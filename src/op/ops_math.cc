@@ -106,6 +106,7 @@ Tensor power(const Operand& base, const Operand& power) {
                       number_text(p) + "; cast them to a floating dtype");
     const Tensor x = base.in(dtype);
     if (p == 0) return ones_like(x);
+    if (p == 0.5) return pl::sqrt(x);
     if (p == -1) return reciprocal(x);
     if (is_floating(dtype) && p == std::floor(p) && p > 0 && p <= kMost)
       return whole_power(x, static_cast<int64_t>(p));
