@@ -242,6 +242,8 @@ DIFFERENCES = [
     ("an integer divided by 0 is 0", any_of("floor_divide mod"), whole, None),
     ("a negative number as the power of integers", any_of("power pow"),
      lambda a: isinstance(a[0], np.ndarray) and a[0].dtype.kind == "i" and isinstance(a[1], int) and a[1] < 0, refused),
+    ("0.5 as a number is the root, as torch.pow's", any_of("power pow"), lambda a: not isinstance(a[1], np.ndarray) and a[1] == 0.5,
+     lambda call, args: (lambda x, _: torch.pow(x, 0.5), as_float32(call, args)[1])),
     ("floor_divide has slopes: 0", any_of("floor_divide"), lambda a: any(x.dtype.kind == "f" for x in arrays(a)), without_slope),
     ("activations of integers are float32", any_of("softplus softmax log_softmax"),
      lambda a: a[0].dtype.kind != "f", as_float32),
