@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "op/batch_matmul.h"
+#include "op/broadcast.h"
 #include "op/cast.h"
 #include "op/concatenate.h"
 #include "op/fill.h"
@@ -55,14 +56,6 @@ std::vector<Dim> leading(const Shape& shape) { return {shape.begin(), shape.end(
 
 }  // namespace
 
-int64_t axis_of(const char* op, int64_t axis, int rank) {
-  const int64_t from_front = axis < 0 ? axis + rank : axis;
-  if (from_front < 0 || from_front >= rank)
-    throw UserError("[" + std::string(op) + "] expected an axis from " + std::to_string(-rank) +
-                    " to " + std::to_string(rank - 1) + ", received " + std::to_string(axis));
-  return from_front;
-}
-
 std::vector<int64_t> axes_of(const char* op, const Axis& axis, int rank) {
   std::vector<int64_t> axes;
   for (int64_t one : axis.list) axes.push_back(axis_of(op, one, rank));
@@ -75,32 +68,40 @@ std::vector<int64_t> axes_of(const char* op, const Axis& axis, int rank) {
 }
 
 Tensor sum(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("sum");
   return reduce_sum(number(x), axis.list, keepdims);
 }
 Tensor mean(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("mean");
   return reduce_mean(real(x), axis.list, keepdims);
 }
 Tensor max(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("max");
   return reduce_max(number(x), axis.list, keepdims);
 }
 Tensor min(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("min");
   return -reduce_max(-number(x), axis.list, keepdims);
 }
 Tensor prod(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("prod");
   const std::vector<int64_t> axes = axes_of("prod", axis, x.shape().rank());
   Tensor result = number(x);
   for (int64_t one : axes) result = product(result, one);
   return keepdims ? result : drop(result, axes);
 }
 Tensor var(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("var");
   const Tensor in = real(x);
   return reduce_mean(pl::square(pl::subtract(in, reduce_mean(in, axis.list, true))), axis.list,
                      keepdims);
 }
 Tensor std(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("std");
   return pl::sqrt(var(x, axis, keepdims));
 }
 Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("logsumexp");
   const Tensor in = real(x);
   const std::vector<int64_t> axes = axes_of("logsumexp", axis, in.shape().rank());
   const Tensor most = ops::stop_gradient(reduce_max(in, axes, true));
@@ -110,19 +111,26 @@ Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   return keepdims ? total : drop(total, axes);
 }
 Tensor norm(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("norm");
   return pl::sqrt(reduce_sum(pl::square(real(x)), axis.list, keepdims));
 }
 Tensor any(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("any");
   const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::float32);
   return pl::cast(reduce_max(flags, axis.list, keepdims), Dtype::boolean);
 }
-Tensor all(const Tensor& x, const Axis& axis, bool keepdims) { return !any(!x, axis, keepdims); }
+Tensor all(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("all");
+  return !any(!x, axis, keepdims);
+}
 Tensor count_nonzero(const Tensor& x, const Axis& axis) {
+  const WordScope word("count_nonzero");
   return reduce_sum(pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32), axis.list);
 }
 
 // In log2(n) steps: each adds what lies 1, 2, 4, ... in front.
 Tensor cumsum(const Tensor& x, int64_t axis) {
+  const WordScope word("cumsum");
   Tensor total = number(x);
   axis = axis_of("cumsum", axis, x.shape().rank());
   const Dim n = x.shape()[static_cast<int>(axis)];
@@ -132,6 +140,7 @@ Tensor cumsum(const Tensor& x, int64_t axis) {
 }
 
 Tensor argmax(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
+  const WordScope word("argmax");
   if (!axis) {
     const Tensor flat = argmax(pl::reshape(x, {-1}), 0);
     return keepdims ? pl::reshape(flat, std::vector<Dim>(x.shape().dims().size(), 1)) : flat;
@@ -151,10 +160,12 @@ Tensor argmax(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
   return pl::cast(scale(first, -1, static_cast<double>(n)), Dtype::int32);
 }
 Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
+  const WordScope word("argmin");
   return argmax(-number(x), axis, keepdims);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  const WordScope word("matmul");
   const Dtype dtype = common_dtype(Operand(a), Operand(b));
   Tensor x = pl::cast(a, is_floating(dtype) ? dtype : Dtype::float32);
   Tensor y = pl::cast(b, x.dtype());
@@ -169,9 +180,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     result = pl::matmul(x, y);
   } else {
     // One matrix for each: a's leading dimensions are b's, or stretch to them.
-    const Tensor like_a = zeros(Shape(leading(x.shape()))),
-                 like_b = zeros(Shape(leading(y.shape())));
-    const Shape lead = pl::add(like_a, like_b).shape();
+    Shape lead;
+    if (!broadcast_shapes(Shape(leading(x.shape())), Shape(leading(y.shape())), &lead))
+      throw UserError("[matmul] expected leading dimensions that broadcast, received " +
+                      a.meta().text() + " and " + b.meta().text());
+    std::vector<Dim> whole = lead.dims();
+    whole.insert(whole.end(), {x.shape()[x.shape().rank() - 2], y.shape().back()});
+    expect_result({x.dtype(), Shape(std::move(whole))}, {x, y});
     auto spread = [&](const Tensor& tensor) {
       std::vector<Dim> dims = lead.dims();
       dims.insert(dims.end(), tensor.shape().end() - 2, tensor.shape().end());
@@ -182,18 +197,25 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (column) result = squeeze(result, -1);
   return row ? squeeze(result, column ? -1 : -2) : result;
 }
-Tensor dot(const Tensor& a, const Tensor& b) { return ops::matmul(a, b); }
+Tensor dot(const Tensor& a, const Tensor& b) {
+  const WordScope word("dot");
+  return ops::matmul(a, b);
+}
 Tensor outer(const Tensor& a, const Tensor& b) {
+  const WordScope word("outer");
   return pl::reshape(a, {-1, 1}) * pl::reshape(b, {1, -1});
 }
 
 Tensor softmax(const Tensor& x, int64_t axis) {
+  const WordScope word("softmax");
   return along("softmax", real(x), axis, [](const Tensor& in) { return pl::softmax(in); });
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
+  const WordScope word("log_softmax");
   return along("log_softmax", real(x), axis, [](const Tensor& in) { return pl::log_softmax(in); });
 }
 Tensor normalize(const Tensor& x, int64_t axis, double epsilon) {
+  const WordScope word("normalize");
   const Tensor in = real(x), squares = reduce_sum(pl::square(in), {axis}, true);
   return pl::divide(in, pl::sqrt(maximum(squares, epsilon * epsilon)));
 }
