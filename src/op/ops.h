@@ -12,20 +12,29 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "op/operators.h"
 
 namespace pl {
 
-// A value: a number, a vector or a matrix.
+// A value: a number, a vector or a matrix. Whole numbers are exact in int64 and wrap in what is
+// narrower.
 Tensor constant(Number value, Dtype dtype = Dtype::float32);
-Tensor constant(std::initializer_list<double> values, Dtype dtype = Dtype::float32);
-Tensor constant(std::initializer_list<std::initializer_list<double>> rows,
+Tensor constant(std::initializer_list<Number> values, Dtype dtype = Dtype::float32);
+Tensor constant(std::initializer_list<std::initializer_list<Number>> rows,
                 Dtype dtype = Dtype::float32);
 Tensor constant(const std::vector<double>& values, const Shape& shape,
                 Dtype dtype = Dtype::float32);
+template <std::same_as<int64_t> T>
+Tensor constant(const std::vector<T>& values, const Shape& shape, Dtype dtype = Dtype::int64);
 // The element of a value that has one, and all of them.
 double item(const Tensor& value);
 std::vector<double> to_vector(const Tensor& value);
+// The same as integers, exact beyond 2^53 too: item<int64_t>(x). Floats lose their fractions.
+template <std::same_as<int64_t> T>
+T item(const Tensor& value);
+template <std::same_as<int64_t> T>
+std::vector<T> to_vector(const Tensor& value);
 
 namespace ops {
 
@@ -57,7 +66,7 @@ class Operand {
   Tensor tensor_;
   std::optional<Number> number_;
 };
-Dtype common_dtype(const Operand& a, const Operand& b);  // numbers alone: float32 or int32
+Dtype common_dtype(const Operand& a, const Operand& b);  // numbers alone: float32 or integers
 
 // Element by element.
 Tensor add(const Operand& a, const Operand& b);
@@ -72,13 +81,19 @@ Tensor minimum(const Operand& a, const Operand& b);
 // NaN where x is negative and the power no whole number. Integers stay integers and wrap; below 0,
 // a power that is a number is refused, and elsewhere the result is 0 (but for x of 1 and -1).
 Tensor power(const Operand& x, const Operand& power);
-inline Tensor pow(const Operand& x, const Operand& exponent) { return ops::power(x, exponent); }
+inline Tensor pow(const Operand& x, const Operand& exponent) {
+  const WordScope word("pow");
+  return ops::power(x, exponent);
+}
 Tensor squared_difference(const Operand& a, const Operand& b);
 Tensor clip(const Tensor& x, const Operand& least, const Operand& most);
 
 Tensor negative(const Tensor& x);
 Tensor abs(const Tensor& x);
-inline Tensor absolute(const Tensor& x) { return ops::abs(x); }
+inline Tensor absolute(const Tensor& x) {
+  const WordScope word("absolute");
+  return ops::abs(x);
+}
 Tensor sign(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor sqrt(const Tensor& x);
@@ -144,7 +159,7 @@ Tensor moveaxis(const Tensor& x, int64_t source, int64_t destination);
 Tensor expand_dims(const Tensor& x, int64_t axis);
 Tensor squeeze(const Tensor& x, const Axis& axis = {});
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
-Tensor concatenate(const Tensors& parts, int64_t axis = -1);
+Tensor concatenate(const Tensors& parts, int64_t axis = -1);  // of several dtypes too
 Tensor stack(const Tensors& parts, int64_t axis = 0);
 Tensors unstack(const Tensor& x, int64_t axis = 0);
 Tensors split(const Tensor& x, int64_t sections, int64_t axis = 0);
@@ -161,8 +176,8 @@ Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis = -1
 Tensor repeat(const Tensor& x, int64_t times, int64_t axis);
 Tensor tile(const Tensor& x, const std::vector<int64_t>& repeats);
 Tensor roll(const Tensor& x, int64_t shift, int64_t axis);
-// {before, behind} for each axis.
-Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, double value = 0);
+// {before, behind} for each axis, neither negative.
+Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, Number value = 0);
 
 Tensor flip(const Tensor& x, const Axis& axis = {});
 
@@ -179,7 +194,8 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor dot(const Tensor& a, const Tensor& b);  // matmul, or a product with one number
 Tensor outer(const Tensor& a, const Tensor& b);
 // "bij,bjk->bik", "...d,de->...e", "ij->ji", "ij->": letters that the result lacks are summed over.
-// Without "->" the result has the letters that occur once, in their order.
+// Without "->" the result has the letters that occur once, in their order. A letter twice in an
+// operand stands for its diagonal: "ii->i", "ii->".
 Tensor einsum(const std::string& equation, const Tensors& operands);
 
 Tensor softmax(const Tensor& x, int64_t axis = -1);
@@ -192,10 +208,10 @@ Tensor stop_gradient(const Tensor& x);
 
 Tensor zeros(const Shape& shape, Dtype dtype = Dtype::float32);
 Tensor ones(const Shape& shape, Dtype dtype = Dtype::float32);
-Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::float32);
+Tensor full(const Shape& shape, Number value, Dtype dtype = Dtype::float32);
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
-Tensor full_like(const Tensor& x, double value);
+Tensor full_like(const Tensor& x, Number value);
 Tensor arange(Dim stop, Dtype dtype = Dtype::int32);
 Tensor linspace(double start, double stop, Dim num, Dtype dtype = Dtype::float32);  // both ends
 Tensor eye(Dim n, Dtype dtype = Dtype::float32);

@@ -22,6 +22,7 @@ Tensor meet(const Operand& a, const Operand& b, Tensor (*run)(const Tensor&, con
             bool real = false) {
   Dtype dtype = common_dtype(a, b);
   if (real && !is_floating(dtype)) dtype = Dtype::float32;
+  expect_met(a.tensor(), b.tensor(), dtype);
   return run(a.in(dtype), b.in(dtype));
 }
 
@@ -43,19 +44,20 @@ Tensor whole_power(const Tensor& x, int64_t power) {
 }  // namespace
 
 Tensor Operand::in(Dtype dtype) const {
-  return number_ ? fill({}, number_->value, dtype) : pl::cast(tensor_, dtype);
+  if (number_) return fill({}, *number_, dtype);
+  return tensor_.defined() ? pl::cast(tensor_, dtype) : tensor_;  // an op refuses an empty one
 }
 
 Dtype common_dtype(const Operand& a, const Operand& b) {
   if (a.number() && b.number())
-    return a.number()->whole && b.number()->whole ? Dtype::int32 : Dtype::float32;
+    return pl::common_dtype(pl::common_dtype(Dtype::int32, *a.number()), *b.number());
   if (a.number()) return pl::common_dtype(b.tensor().dtype(), *a.number());
   if (b.number()) return pl::common_dtype(a.tensor().dtype(), *b.number());
   return pl::common_dtype(a.tensor().dtype(), b.tensor().dtype());
 }
 
 Tensor number(const Tensor& x, bool real) {
-  if (!x.defined()) return pl::negative(x);  // throws
+  if (!x.defined()) return x;  // the op refuses it
   if (real && !is_floating(x.dtype())) return pl::cast(x, Dtype::float32);
   return is_number(x.dtype()) ? x : pl::cast(x, Dtype::int32);
 }
@@ -83,20 +85,38 @@ Tensor divide(const Operand& a, const Operand& b) {
   if (b.number() && !a.number()) return a.tensor() / *b.number();
   return meet(a, b, pl::divide, true);
 }
-Tensor true_divide(const Operand& a, const Operand& b) { return divide(a, b); }
-Tensor floor_divide(const Operand& a, const Operand& b) { return meet(a, b, pl::floor_divide); }
-Tensor mod(const Operand& a, const Operand& b) { return meet(a, b, pl::mod); }
-Tensor maximum(const Operand& a, const Operand& b) { return meet(a, b, pl::maximum); }
-Tensor minimum(const Operand& a, const Operand& b) { return meet(a, b, pl::minimum); }
+Tensor true_divide(const Operand& a, const Operand& b) {
+  const WordScope word("true_divide");
+  return divide(a, b);
+}
+Tensor floor_divide(const Operand& a, const Operand& b) {
+  const WordScope word("floor_divide");
+  return meet(a, b, pl::floor_divide);
+}
+Tensor mod(const Operand& a, const Operand& b) {
+  const WordScope word("mod");
+  return meet(a, b, pl::mod);
+}
+Tensor maximum(const Operand& a, const Operand& b) {
+  const WordScope word("maximum");
+  return meet(a, b, pl::maximum);
+}
+Tensor minimum(const Operand& a, const Operand& b) {
+  const WordScope word("minimum");
+  return meet(a, b, pl::minimum);
+}
 Tensor squared_difference(const Operand& a, const Operand& b) {
+  const WordScope word("squared_difference");
   const Tensor difference = subtract(a, b);
   return pl::multiply(difference, difference);
 }
 Tensor clip(const Tensor& x, const Operand& least, const Operand& most) {
+  const WordScope word("clip");
   return minimum(maximum(x, least), most);
 }
 
 Tensor power(const Operand& base, const Operand& power) {
+  const WordScope word("power");
   constexpr double kMost = 16;  // whole numbers by multiplications, whose errors add up
   const Dtype dtype = common_dtype(base, power);
   if (power.number()) {
@@ -114,7 +134,10 @@ Tensor power(const Operand& base, const Operand& power) {
   return meet(base, power, pl::power);
 }
 
-Tensor negative(const Tensor& x) { return -x; }
+Tensor negative(const Tensor& x) {
+  const WordScope word("negative");
+  return -x;
+}
 Tensor abs(const Tensor& x) {
   const Tensor in = number(x);
   return is_floating(in.dtype()) ? pl::abs(in) : pl::maximum(in, -in);
@@ -128,26 +151,40 @@ Tensor square(const Tensor& x) {
   return is_floating(in.dtype()) ? pl::square(in) : pl::multiply(in, in);
 }
 Tensor sqrt(const Tensor& x) { return pl::sqrt(real(x)); }
-Tensor rsqrt(const Tensor& x) { return 1 / pl::sqrt(real(x)); }
-Tensor reciprocal(const Tensor& x) { return 1 / x; }
+Tensor rsqrt(const Tensor& x) {
+  const WordScope word("rsqrt");
+  return 1 / pl::sqrt(real(x));
+}
+Tensor reciprocal(const Tensor& x) {
+  const WordScope word("reciprocal");
+  return 1 / x;
+}
 Tensor exp(const Tensor& x) { return pl::exp(real(x)); }
 Tensor expm1(const Tensor& x) { return pl::expm1(real(x)); }
 Tensor log(const Tensor& x) { return pl::log(real(x)); }
 // Near 0 too: what 1 + x lost in rounding is added again.
 Tensor log1p(const Tensor& x) {
+  const WordScope word("log1p");
   const Tensor in = real(x), small = pl::minimum(in, fill({}, 1e9, in.dtype()));
   const Tensor sum = scale(small, 1, 1);
   const Tensor lost = pl::divide(pl::subtract(small, scale(sum, 1, -1)), sum);
   return pl::add(pl::log(scale(in, 1, 1)), ops::stop_gradient(where(in > -1, lost, 0)));
 }
-Tensor log2(const Tensor& x) { return scale(ops::log(x), 1 / std::numbers::ln2); }
-Tensor log10(const Tensor& x) { return scale(ops::log(x), 1 / std::numbers::ln10); }
+Tensor log2(const Tensor& x) {
+  const WordScope word("log2");
+  return scale(ops::log(x), 1 / std::numbers::ln2);
+}
+Tensor log10(const Tensor& x) {
+  const WordScope word("log10");
+  return scale(ops::log(x), 1 / std::numbers::ln10);
+}
 Tensor sin(const Tensor& x) { return pl::sin(real(x)); }
 Tensor cos(const Tensor& x) { return pl::cos(real(x)); }
 Tensor tanh(const Tensor& x) { return pl::tanh(real(x)); }
 Tensor sigmoid(const Tensor& x) { return pl::sigmoid(real(x)); }
 Tensor softplus(const Tensor& x) { return pl::softplus(real(x)); }
 Tensor relu(const Tensor& x) {
+  const WordScope word("relu");
   const Tensor in = number(x);
   return is_floating(in.dtype()) ? pl::relu(in) : maximum(in, 0);
 }
@@ -158,28 +195,57 @@ Tensor trunc(const Tensor& x) { return whole(x, pl::trunc); }
 Tensor round(const Tensor& x) { return whole(x, pl::round); }
 
 Tensor equal(const Operand& a, const Operand& b) {
+  const WordScope word("equal");
   return pl::cast(meet(a, b, equal_mask), Dtype::boolean);
 }
-Tensor not_equal(const Operand& a, const Operand& b) { return !equal(a, b); }
-Tensor less(const Operand& a, const Operand& b) { return greater(b, a); }
-Tensor less_equal(const Operand& a, const Operand& b) { return greater_equal(b, a); }
+Tensor not_equal(const Operand& a, const Operand& b) {
+  const WordScope word("not_equal");
+  return !equal(a, b);
+}
+Tensor less(const Operand& a, const Operand& b) {
+  const WordScope word("less");
+  return greater(b, a);
+}
+Tensor less_equal(const Operand& a, const Operand& b) {
+  const WordScope word("less_equal");
+  return greater_equal(b, a);
+}
 Tensor greater(const Operand& a, const Operand& b) {
+  const WordScope word("greater");
   return pl::cast(meet(a, b, greater_mask), Dtype::boolean);
 }
 Tensor greater_equal(const Operand& a, const Operand& b) {
+  const WordScope word("greater_equal");
   return pl::cast(meet(a, b, greater_equal_mask), Dtype::boolean);
 }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return a && b; }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return a || b; }
-Tensor logical_not(const Tensor& x) { return !x; }
-Tensor isnan(const Tensor& x) { return x != x; }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  const WordScope word("logical_and");
+  return a && b;
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  const WordScope word("logical_or");
+  return a || b;
+}
+Tensor logical_not(const Tensor& x) {
+  const WordScope word("logical_not");
+  return !x;
+}
+Tensor isnan(const Tensor& x) {
+  const WordScope word("isnan");
+  return x != x;
+}
 Tensor isfinite(const Tensor& x) {
+  const WordScope word("isfinite");
   const Tensor in = number(x), none = pl::subtract(in, in);
   return none == none;
 }
-Tensor isinf(const Tensor& x) { return !(isnan(x) || isfinite(x)); }
+Tensor isinf(const Tensor& x) {
+  const WordScope word("isinf");
+  return !(isnan(x) || isfinite(x));
+}
 
 Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+  const WordScope word("where");
   const bool logical = !a.number() && !b.number() && a.tensor().dtype() == Dtype::boolean &&
                        b.tensor().dtype() == Dtype::boolean;
   const Dtype dtype = common_dtype(a, b);

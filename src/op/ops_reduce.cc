@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "op/batch_matmul.h"
+#include "op/broadcast.h"
 #include "op/cast.h"
 #include "op/concatenate.h"
 #include "op/fill.h"
@@ -80,14 +81,6 @@ std::vector<Dim> leading(const Shape& shape) { return {shape.begin(), shape.end(
 
 }  // namespace
 
-int64_t axis_of(const char* op, int64_t axis, int rank) {
-  const int64_t from_front = axis < 0 ? axis + rank : axis;
-  if (from_front < 0 || from_front >= rank)
-    throw UserError("[" + std::string(op) + "] expected an axis from " + std::to_string(-rank) +
-                    " to " + std::to_string(rank - 1) + ", received " + std::to_string(axis));
-  return from_front;
-}
-
 std::vector<int64_t> axes_of(const char* op, const Axis& axis, int rank) {
   std::vector<int64_t> axes;
   for (int64_t one : axis.list) axes.push_back(axis_of(op, one, rank));
@@ -100,37 +93,45 @@ std::vector<int64_t> axes_of(const char* op, const Axis& axis, int rank) {
 }
 
 Tensor sum(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("sum");
   const Tensor in = number(x);
   return reduce_sum(in, axes_of("sum", axis, in.shape().rank()), keepdims);
 }
 Tensor mean(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("mean");
   const Tensor in = real(x);
   return reduce_mean(in, axes_of("mean", axis, in.shape().rank()), keepdims);
 }
 Tensor max(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("max");
   const Tensor in = number(x);
   return extreme("max", reduce_max, in, axes_of("max", axis, in.shape().rank()), keepdims);
 }
 Tensor min(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("min");
   const Tensor in = number(x);
   return extreme("min", reduce_min, in, axes_of("min", axis, in.shape().rank()), keepdims);
 }
 Tensor prod(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("prod");
   const Tensor in = number(x);
   return reduce_prod(in, axes_of("prod", axis, in.shape().rank()), keepdims);
 }
 Tensor var(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("var");
   const Tensor in = real(x);
   const std::vector<int64_t> axes = axes_of("var", axis, in.shape().rank());
   return reduce_mean(pl::square(pl::subtract(in, reduce_mean(in, axes, true))), axes, keepdims);
 }
 // Where all elements are equal its slope is 0, as the variance's.
 Tensor std(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("std");
   const Tensor in = real(x), squares = var(in, axes_of("std", axis, in.shape().rank()), keepdims);
   const Tensor none = squares == 0;
   return where(none, 0, pl::sqrt(where(none, 1, squares)));
 }
 Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("logsumexp");
   const Tensor in = real(x);
   const std::vector<int64_t> axes = axes_of("logsumexp", axis, in.shape().rank());
   if (none_along(in, axes)) return pl::log(reduce_sum(pl::exp(in), axes, keepdims));
@@ -141,10 +142,12 @@ Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   return keepdims ? total : drop(total, axes);
 }
 Tensor norm(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("norm");
   const Tensor in = real(x);
   return reduce_norm(in, axes_of("norm", axis, in.shape().rank()), keepdims);
 }
 Tensor any(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("any");
   const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32);
   const std::vector<int64_t> axes = axes_of("any", axis, x.shape().rank());
   return pl::cast(
@@ -152,15 +155,18 @@ Tensor any(const Tensor& x, const Axis& axis, bool keepdims) {
       Dtype::boolean);
 }
 Tensor all(const Tensor& x, const Axis& axis, bool keepdims) {
+  const WordScope word("all");
   return !any(!x, axes_of("all", axis, x.shape().rank()), keepdims);
 }
 Tensor count_nonzero(const Tensor& x, const Axis& axis) {
+  const WordScope word("count_nonzero");
   const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32);
   return reduce_sum(flags, axes_of("count_nonzero", axis, x.shape().rank()));
 }
 
 // In log2(n) steps: each adds what lies 1, 2, 4, ... in front.
 Tensor cumsum(const Tensor& x, int64_t axis) {
+  const WordScope word("cumsum");
   Tensor total = number(x);
   axis = axis_of("cumsum", axis, x.shape().rank());
   const Dim n = x.shape()[static_cast<int>(axis)];
@@ -170,13 +176,16 @@ Tensor cumsum(const Tensor& x, int64_t axis) {
 }
 
 Tensor argmax(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
+  const WordScope word("argmax");
   return place_of("argmax", reduce_max, x, axis, keepdims);
 }
 Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
+  const WordScope word("argmin");
   return place_of("argmin", reduce_min, x, axis, keepdims);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  const WordScope word("matmul");
   const Dtype dtype = common_dtype(Operand(a), Operand(b));
   Tensor x = pl::cast(a, dtype), y = pl::cast(b, dtype);
   const bool row = x.shape().rank() == 1, column = y.shape().rank() == 1;
@@ -190,9 +199,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     result = pl::matmul(x, y);
   } else {
     // One matrix for each: a's leading dimensions are b's, or stretch to them.
-    const Tensor like_a = zeros(Shape(leading(x.shape()))),
-                 like_b = zeros(Shape(leading(y.shape())));
-    const Shape lead = pl::add(like_a, like_b).shape();
+    Shape lead;
+    if (!broadcast_shapes(Shape(leading(x.shape())), Shape(leading(y.shape())), &lead))
+      throw UserError("[matmul] expected leading dimensions that broadcast, received " +
+                      a.meta().text() + " and " + b.meta().text());
+    std::vector<Dim> whole = lead.dims();
+    whole.insert(whole.end(), {x.shape()[x.shape().rank() - 2], y.shape().back()});
+    expect_result({x.dtype(), Shape(std::move(whole))}, {x, y});
     auto spread = [&](const Tensor& tensor) {
       std::vector<Dim> dims = lead.dims();
       dims.insert(dims.end(), tensor.shape().end() - 2, tensor.shape().end());
@@ -204,20 +217,25 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return row ? squeeze(result, column ? -1 : -2) : result;
 }
 Tensor dot(const Tensor& a, const Tensor& b) {
+  const WordScope word("dot");
   const bool numbers = a.shape().rank() == 0 || b.shape().rank() == 0;
   return numbers ? ops::multiply(a, b) : ops::matmul(a, b);
 }
 Tensor outer(const Tensor& a, const Tensor& b) {
+  const WordScope word("outer");
   return pl::reshape(a, {-1, 1}) * pl::reshape(b, {1, -1});
 }
 
 Tensor softmax(const Tensor& x, int64_t axis) {
+  const WordScope word("softmax");
   return along("softmax", real(x), axis, pl::softmax);
 }
 Tensor log_softmax(const Tensor& x, int64_t axis) {
+  const WordScope word("log_softmax");
   return along("log_softmax", real(x), axis, pl::log_softmax);
 }
 Tensor normalize(const Tensor& x, int64_t axis, double epsilon) {
+  const WordScope word("normalize");
   const Tensor in = real(x);
   const Tensor squares =
       reduce_sum(pl::square(in), {axis_of("normalize", axis, in.shape().rank())}, true);

@@ -64,6 +64,7 @@ void check_indices(const char* op, const Tensor& x, const Tensor& indices, int64
 }  // namespace
 
 Tensor take(const Tensor& x, int64_t index, int64_t axis) {
+  const WordScope word("take");
   const int64_t at = axis_of("take", axis, x.shape().rank());
   const Dim size = x.shape()[static_cast<int>(at)];
   if (index < -size || index >= size) refuse_index("take", index, at, x);
@@ -71,6 +72,7 @@ Tensor take(const Tensor& x, int64_t index, int64_t axis) {
 }
 
 Tensor take(const Tensor& x, const Tensor& indices, int64_t axis) {
+  const WordScope word("take");
   const int64_t at = axis_of("take", axis, x.shape().rank());
   const Tensor places = index_of(indices);
   check_indices("take", x, places, at);
@@ -78,6 +80,7 @@ Tensor take(const Tensor& x, const Tensor& indices, int64_t axis) {
 }
 
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis) {
+  const WordScope word("take_along_axis");
   const int rank = x.shape().rank();
   const int64_t at = axis_of("take_along_axis", axis, rank);
   // The shapes without the axis, which broadcast.

@@ -221,12 +221,7 @@ std::vector<int64_t> normalised(const char* op, const Tensor& x, std::vector<int
     for (int64_t axis = 0; axis < rank; ++axis) axes.push_back(axis);
     return axes;
   }
-  for (int64_t& axis : axes) {
-    if (axis < -rank || axis >= rank)
-      throw UserError("[" + std::string(op) + "] expected axes in [" + std::to_string(-rank) +
-                      ", " + std::to_string(rank) + "), received " + std::to_string(axis));
-    if (axis < 0) axis += rank;
-  }
+  for (int64_t& axis : axes) axis = axis_of(op, axis, static_cast<int>(rank));
   std::sort(axes.begin(), axes.end());
   return axes;
 }
