@@ -139,10 +139,12 @@ Tensor operator>=(const Tensor& a, const Tensor& b) {
 Tensor operator>=(const Tensor& a, Number b) { return truth(at_least("greater_equal", a, b)); }
 Tensor operator&&(const Tensor& a, const Tensor& b) {
   const WordScope word("logical_and");
+  ops::expect_met(a, b, Dtype::float32);
   return truth(multiply(flag(a), flag(b)));
 }
 Tensor operator||(const Tensor& a, const Tensor& b) {
   const WordScope word("logical_or");
+  ops::expect_met(a, b, Dtype::float32);
   return truth(maximum(flag(a), flag(b)));
 }
 Tensor operator!(const Tensor& x) {

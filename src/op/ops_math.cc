@@ -237,14 +237,7 @@ Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
   const bool logical = !a.number() && !b.number() && a.tensor().dtype() == Dtype::boolean &&
                        b.tensor().dtype() == Dtype::boolean;
   const Dtype dtype = common_dtype(a, b);
-  const Tensor truth = pl::cast(condition, Dtype::boolean), mask = pl::cast(truth, dtype);
-  if (!is_floating(dtype)) {
-    const Tensor chosen =
-        pl::add(pl::multiply(mask, a.in(dtype)), pl::multiply(1 - mask, b.in(dtype)));
-    return logical ? pl::cast(chosen, Dtype::boolean) : chosen;
-  }
-  Shape shape = mask.shape(), wider;
-  bool rows = false;
+  Shape shape = condition.shape(), wider;
   auto widen = [&](const Shape& other) {
     if (!broadcast_shapes(shape, other, &wider))
       throw UserError("[where] expected shapes that broadcast, received " + shape.text() + " and " +
@@ -253,6 +246,14 @@ Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
   };
   if (!a.number()) widen(a.tensor().shape());
   if (!b.number()) widen(b.tensor().shape());
+  expect_result({dtype, shape}, {condition, a.tensor(), b.tensor()});
+  const Tensor truth = pl::cast(condition, Dtype::boolean), mask = pl::cast(truth, dtype);
+  if (!is_floating(dtype)) {
+    const Tensor chosen =
+        pl::add(pl::multiply(mask, a.in(dtype)), pl::multiply(1 - mask, b.in(dtype)));
+    return logical ? pl::cast(chosen, Dtype::boolean) : chosen;
+  }
+  bool rows = false;
   for (const Tensor* tensor : {&mask, &a.tensor(), &b.tensor()})
     rows = rows || (tensor->defined() && carries_rows(*tensor) &&
                     tensor->shape().rank() == shape.rank() && tensor->shape()[0] == shape[0]);

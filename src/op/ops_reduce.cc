@@ -187,25 +187,25 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> axis, bool keepdims) {
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const WordScope word("matmul");
   const Dtype dtype = common_dtype(Operand(a), Operand(b));
-  Tensor x = pl::cast(a, dtype), y = pl::cast(b, dtype);
-  const bool row = x.shape().rank() == 1, column = y.shape().rank() == 1;
-  if (x.shape().rank() < 1 || y.shape().rank() < 1)
+  const bool row = rank_of(a) == 1, column = rank_of(b) == 1;
+  if (rank_of(a) < 1 || rank_of(b) < 1)
     throw UserError("[matmul] expected vectors or matrices, received " + a.meta().text() + " and " +
                     b.meta().text());
-  if (row) x = expand_dims(x, 0);
-  if (column) y = expand_dims(y, 1);
+  Tensor x = row ? expand_dims(a, 0) : a, y = column ? expand_dims(b, 1) : b;
+  Shape lead;
+  if (!broadcast_shapes(Shape(leading(x.shape())), Shape(leading(y.shape())), &lead))
+    throw UserError("[matmul] expected leading dimensions that broadcast, received " +
+                    a.meta().text() + " and " + b.meta().text());
+  std::vector<Dim> whole = lead.dims();
+  whole.insert(whole.end(), {x.shape()[x.shape().rank() - 2], y.shape().back()});
+  expect_result({dtype, Shape(std::move(whole))}, {x, y});
+  x = pl::cast(x, dtype);
+  y = pl::cast(y, dtype);
   Tensor result;
   if (y.shape().rank() == 2) {
     result = pl::matmul(x, y);
   } else {
     // One matrix for each: a's leading dimensions are b's, or stretch to them.
-    Shape lead;
-    if (!broadcast_shapes(Shape(leading(x.shape())), Shape(leading(y.shape())), &lead))
-      throw UserError("[matmul] expected leading dimensions that broadcast, received " +
-                      a.meta().text() + " and " + b.meta().text());
-    std::vector<Dim> whole = lead.dims();
-    whole.insert(whole.end(), {x.shape()[x.shape().rank() - 2], y.shape().back()});
-    expect_result({x.dtype(), Shape(std::move(whole))}, {x, y});
     auto spread = [&](const Tensor& tensor) {
       std::vector<Dim> dims = lead.dims();
       dims.insert(dims.end(), tensor.shape().end() - 2, tensor.shape().end());

@@ -88,7 +88,7 @@ void expect_result(const Meta& result, const Tensors& operands) {
 
 void expect_met(const Tensor& a, const Tensor& b, Dtype dtype) {
   Shape shape;
-  if (!a.defined() || !b.defined() || a.dtype() == b.dtype()) return;
+  if (!a.defined() || !b.defined() || (a.dtype() == dtype && b.dtype() == dtype)) return;
   if (broadcast_shapes(a.shape(), b.shape(), &shape)) expect_result({dtype, shape}, {a, b});
 }
 

@@ -191,6 +191,25 @@ TEST_F(OpsShape, NothingIsFilledBeforeARefusal) {
   EXPECT_LE(runtime_.memory().peak - before, 64 * kKiB);
 }
 
+TEST_F(OpsShape, NothingIsCastBeforeARefusal) {
+  const Tensor column = ops::zeros({1 << 20, 1}, Dtype::uint8), row = ops::ones({1 << 20});
+  const Bytes before = runtime_.memory().peak;
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { ops::add(column, row); }, [&] { column / row; }, [&] { column&& row; },
+           [&] { ops::where(column, row, 1); }, [&] { ops::where(row, 2, column); },
+           [&] { ops::outer(column, row); }, [&] { ops::less(column, row); },
+           [&] { ops::matmul(column, ops::expand_dims(row, 0)); },
+           [&] {
+             ops::einsum("ij,k->ik", {column, row});
+           },
+           [&] { ops::one_hot(column, 1 << 20); },
+           [&] {
+             ops::stack({column, row});
+           }})
+    EXPECT_NE(message_of(call), "nothing thrown");
+  EXPECT_LE(runtime_.memory().peak - before, 64 * kKiB);
+}
+
 TEST_F(OpsShape, AxesCountFromTheEnd) {
   const Tensor x = ops::zeros({2, 3, 5});
   EXPECT_EQ(ops::transpose(x, {-1, 0, -2}).shape(), (Shape{5, 2, 3}));
