@@ -162,7 +162,7 @@ Tensor arange(Dim stop, Dtype dtype) {
   Tensor counted = fill({1}, 0, counts ? dtype : narrow ? Dtype::int32 : Dtype::int64);
   for (Dim n = 1; n < stop; n *= 2) counted = pl::concatenate({counted, counted + n}, 0);
   if (counted.shape()[0] != stop) counted = pl::slice(counted, 0, 0, stop);
-  if (dtype == Dtype::uint8 && stop > 256) counted = mod(counted, 256);
+  if (dtype == Dtype::uint8 && stop > 256) counted = ops::mod(counted, 256);
   return pl::cast(counted, dtype);
 }
 // As NumPy: in float64 from `start` on, the end as it was given, integers rounded down.
@@ -178,7 +178,7 @@ Tensor linspace(double start, double stop, Dim num, Dtype dtype) {
     numbers =
         pl::concatenate({pl::slice(numbers, 0, 0, num - 1), fill({1}, stop, Dtype::float64)}, 0);
   const bool rounds = !is_floating(dtype) && dtype != Dtype::boolean;
-  return pl::cast(rounds ? floor(numbers) : numbers, dtype);
+  return pl::cast(rounds ? ops::floor(numbers) : numbers, dtype);
 }
 Tensor eye(Dim n, Dtype dtype) {
   const WordScope word("eye");
