@@ -108,9 +108,7 @@ KernelCache::Found KernelCache::find(const Op& op, const Tensors& in, const Attr
   call->out = op.infer(call->in, attrs);
   call->made = made_by(op, call->out);
   expect_room(call->made, results);
-  const bool none = !call->out.empty() && std::all_of(call->out.begin(), call->out.end(),
-                                                      [](const Meta& o) { return o.bytes() == 0; });
-  if (op.alias.empty() && !none) call->kernel = prepare(op, {backend_, call->in, call->out, attrs});
+  if (op.alias.empty()) call->kernel = prepare(op, {backend_, call->in, call->out, attrs});
   keep(hash, call);
   return call;
 }

@@ -19,7 +19,7 @@ class KernelCache {
     const Op* op;
     Metas in, out;
     Attrs attrs;
-    std::shared_ptr<Kernel> kernel;  // null where no bytes are written
+    std::shared_ptr<Kernel> kernel;  // null where the op moves no bytes
     Bytes made = 0, charged = 0;     // of results that are no operand's bytes; of what is kept
   };
   using Found = std::shared_ptr<const Call>;

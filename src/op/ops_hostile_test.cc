@@ -5,10 +5,12 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "backend/cpu/host_memory.h"
 #include "base/error.h"
 #include "op/ops.h"
+#include "op/recorder.h"
 #include "op/runtime.h"
 #include "tests/own_process.h"
 
@@ -241,14 +243,20 @@ void add_values(Words& all) {
 // From here on VmHWM is what the process holds now, where the system lets it be reset.
 void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-void run(const Words& all) {
+// `traced`: on symbols.
+void run(const Words& all, bool traced) {
   int refusals = 0;
   reset_peak();
   for (const auto& [word, call] : all.calls()) {
     const Bytes before = process_peak();
     bool refused = true;
     std::string words;
+    Recorder recorder;
+    recorder.set_capture(
+        [&](T value) { return recorder.input("x", value.meta(), value.shape().rank() > 0); });
     try {
+      std::optional<RecorderScope> scope;
+      if (traced) scope.emplace(recorder);
       call();
       refused = false;
     } catch (const UserError& error) {
@@ -270,13 +278,13 @@ void run(const Words& all) {
   EXPECT_GT(refusals, 5000);
 }
 
-void run_all() {
+void run_all(bool traced = false) {
   Words all;
   add_elementwise(all);
   add_reductions(all);
   add_shapes(all);
   add_values(all);
-  run(all);
+  run(all, traced);
 }
 
 TEST(HostileArguments, AreAnsweredOrRefusedByNameWithinALimit) {
@@ -289,6 +297,11 @@ TEST(HostileArguments, AreAnsweredOrRefusedByNameWithoutALimit) {
   if (test::ran_in_own_process()) return;
   const Runtime runtime({.threads = 1});
   run_all();
+}
+
+TEST(HostileArguments, AreRecordedOrRefusedByName) {
+  if (test::ran_in_own_process()) return;
+  run_all(true);
 }
 
 }  // namespace

@@ -88,22 +88,10 @@ Tensor true_divide(const Operand& a, const Operand& b) {
   const WordScope word("true_divide");
   return divide(a, b);
 }
-Tensor floor_divide(const Operand& a, const Operand& b) {
-  const WordScope word("floor_divide");
-  return meet(a, b, pl::floor_divide);
-}
-Tensor mod(const Operand& a, const Operand& b) {
-  const WordScope word("mod");
-  return meet(a, b, pl::mod);
-}
-Tensor maximum(const Operand& a, const Operand& b) {
-  const WordScope word("maximum");
-  return meet(a, b, pl::maximum);
-}
-Tensor minimum(const Operand& a, const Operand& b) {
-  const WordScope word("minimum");
-  return meet(a, b, pl::minimum);
-}
+Tensor floor_divide(const Operand& a, const Operand& b) { return meet(a, b, pl::floor_divide); }
+Tensor mod(const Operand& a, const Operand& b) { return meet(a, b, pl::mod); }
+Tensor maximum(const Operand& a, const Operand& b) { return meet(a, b, pl::maximum); }
+Tensor minimum(const Operand& a, const Operand& b) { return meet(a, b, pl::minimum); }
 Tensor squared_difference(const Operand& a, const Operand& b) {
   const WordScope word("squared_difference");
   const Tensor difference = subtract(a, b);

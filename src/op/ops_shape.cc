@@ -10,9 +10,6 @@
 #include "op/infer.h"
 #include "op/one_hot.h"
 #include "op/ops_parts.h"
-#include "op/pointwise.h"
-#include "op/reduce.h"
-#include "op/relu.h"
 #include "op/reshape.h"
 #include "op/transpose.h"
 
