@@ -4,7 +4,6 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "base/number_text.h"
 #include "op/broadcast.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
@@ -111,10 +110,9 @@ Tensor power(const Operand& base, const Operand& power) {
     const double p = power.number()->value;
     if (!is_floating(dtype) && p < 0)
       throw UserError("[power] expected a power of at least 0 of integers, received " +
-                      number_text(p) + "; cast them to a floating dtype");
+                      std::to_string(static_cast<int64_t>(p)) + "; cast them to a floating dtype");
     const Tensor x = base.in(dtype);
     if (p == 0) return ones_like(x);
-    if (p == 0.5) return pl::sqrt(x);
     if (p == -1) return reciprocal(x);
     if (is_floating(dtype) && p == std::floor(p) && p > 0 && p <= kMost)
       return whole_power(x, static_cast<int64_t>(p));

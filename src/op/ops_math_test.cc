@@ -124,6 +124,8 @@ TEST(OpsMath, PowersOfTensors) {
                {12, -0.0625, 1.0 / 6},
                {8 * std::log(2), 0.25 * std::log(4), 3 * std::log(9)}});
   expect_word(power, {-1, -1, -1.5}, {100001, 1e6, 80}, {{-1, 1, std::pow(1.5, 80)}});
+  expect_word(power, {-1, -2, -2, 0}, {0x3p40, 0x3p40, kInf, 0x3p40},
+              {{1, kInf, kInf, 0}, {-0x3p40, -kInf, kInf, 0}});
 }
 
 TEST(OpsMath, PowersThatAreNumbers) {
@@ -133,6 +135,7 @@ TEST(OpsMath, PowersThatAreNumbers) {
               {-std::pow(1.001, 1999), -1}, "1999");
   expect_near(ops::power(x, -2), {0.25, kInf, 1 / 2.25, 0}, "-2");
   expect_near(ops::power(constant({1e-20, 1.01}), 31), {0, std::pow(double{1.01f}, 31)}, "31");
+  expect_near(ops::power(constant({-kInf, 4, -1}), 0.5), {kInf, 2, kNan}, "0.5");
   expect_near(ops::power(2.0, constant({-1, 0, 10})), {0.5, 1, 1024}, "2.0");
   GradientTape tape({.persistent = true});
   const Tensor zero = constant({0, 0.5});

@@ -118,15 +118,21 @@ Tensors gradient_mod(const GradientCall& call) {
 // b a^(b - 1), also where b is 0; and a^b log a, but 0 where a is 0 and b is not negative.
 Tensors gradient_power(const GradientCall& call) {
   const Tensor &a = call.in[0], &b = call.in[1], &y = call.out[0], &dy = call.dout[0];
-  auto zero = [](const Tensor& x) { return equal_mask(x, fill({}, 0, x.dtype())); };
+  auto number = [](double value, const Tensor& like) { return fill({}, value, like.dtype()); };
+  auto zero = [&](const Tensor& x) { return equal_mask(x, number(0, x)); };
   return binary_gradient(
       call,
       [&] {
-        const Tensor less = power(a, add(scale(b, 1, -1), zero(b)));
-        return multiply(dy, multiply(b, less));
+        const Tensor less = add(scale(b, 1, -1), zero(b));
+        const Tensor slope = multiply(b, power(a, less));
+        if (b.dtype() == Dtype::float64) return multiply(dy, slope);
+        // Where float32 has no b - 1, b is even, and the sign of a^(b - 1) that of a.
+        const Tensor same = multiply(equal_mask(less, b), greater_mask(number(0x1p53, b), abs(b)));
+        const Tensor below = greater_mask(number(0, a), a);
+        return multiply(dy, multiply(slope, scale(multiply(same, below), -2, 1)));
       },
       [&] {
-        const Tensor flat = multiply(zero(a), greater_equal_mask(b, fill({}, 0, b.dtype())));
+        const Tensor flat = multiply(zero(a), greater_equal_mask(b, number(0, b)));
         return multiply(dy, multiply(y, log(add(a, flat))));
       });
 }
