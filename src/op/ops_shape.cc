@@ -1,5 +1,6 @@
 // Functions of ops.h about shapes.
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "op/broadcast.h"
@@ -293,7 +294,11 @@ Tensor one_hot(const Tensor& labels, Dim num_classes, Dtype dtype) {
   dims.push_back(num_classes);
   const Dtype made = is_floating(dtype) ? dtype : Dtype::float32;
   expect_result({dtype, Shape(dims)}, {labels});
-  return pl::cast(pl::one_hot(pl::cast(labels, Dtype::int32), num_classes, made), dtype);
+  // What no int32 can say is no class either.
+  constexpr Dim kMost = std::numeric_limits<int32_t>::max();
+  const Tensor known =
+      labels.dtype() == Dtype::int64 ? clip(labels, -1, std::min(num_classes, kMost)) : labels;
+  return pl::cast(pl::one_hot(pl::cast(known, Dtype::int32), num_classes, made), dtype);
 }
 Tensor cast(const Tensor& x, Dtype dtype) { return pl::cast(x, dtype); }
 Tensor cast(const Tensor& x, const std::string& dtype) {

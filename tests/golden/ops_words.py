@@ -72,7 +72,7 @@ def slice_of(x, start, size):
 
 def top_k(x, k):
     """Equal ones in their order, which torch.topk does not promise."""
-    if x.ndim < 1 or not 1 <= k <= x.shape[-1]:
+    if x.ndim < 1 or not 0 <= k <= x.shape[-1]:
         raise ValueError("top_k")
     indices = torch.argsort(x, dim=-1, descending=True, stable=True)[..., :k]
     return [torch.gather(x, -1, indices), indices.to(torch.int32)]

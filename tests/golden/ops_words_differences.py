@@ -87,6 +87,11 @@ def relu_of_nan(call, args):
     return lambda x: torch.where(x > 0, x, torch.where(torch.isnan(x), x.detach(), 0)), args
 
 
+def padded(call, args):
+    x, width, value = args
+    return lambda *_: torch.tensor(np.pad(x, list(zip(width[::2], width[1::2])), constant_values=value)), args
+
+
 def itself(call, args):
     return lambda x: x, args
 
@@ -106,17 +111,6 @@ def saturated(call, args):
 
 def has_nan(args):
     return args[0].dtype.kind == "f" and np.isnan(args[0]).any()
-
-
-def nan_last(call, args):
-    def run(x, k):
-        last = torch.where(torch.isnan(x), -np.inf, x)
-        last = torch.argsort(last, dim=-1, descending=True, stable=True)
-        order = torch.argsort(torch.isnan(torch.gather(x, -1, last)).to(torch.int32), dim=-1, stable=True)
-        indices = torch.gather(last, -1, order)[..., :k]
-        return [torch.gather(x, -1, indices), indices.to(torch.int32)]
-
-    return run, args
 
 
 def equal_classes(call, args):
@@ -167,7 +161,9 @@ def chain(call, args):
 def spaced(call, args):
     def run(start, stop, num, dtype):
         with np.errstate(all="ignore"):
-            return torch.tensor(np.linspace(start, stop, num, dtype=dtype))
+            half = 1 if np.isfinite(stop - start) else 0.5
+            return torch.tensor((np.linspace(start * half, stop * half, num) / half).astype(dtype) if half < 1 else
+                                np.linspace(start, stop, num, dtype=dtype))
 
     return run, args
 
@@ -242,8 +238,6 @@ DIFFERENCES = [
     ("an integer divided by 0 is 0", any_of("floor_divide mod"), whole, None),
     ("a negative number as the power of integers", any_of("power pow"),
      lambda a: isinstance(a[0], np.ndarray) and a[0].dtype.kind == "i" and isinstance(a[1], int) and a[1] < 0, refused),
-    ("0.5 as a number is the root, as torch.pow's", any_of("power pow"), lambda a: not isinstance(a[1], np.ndarray) and a[1] == 0.5,
-     lambda call, args: (lambda x, _: torch.pow(x, 0.5), as_float32(call, args)[1])),
     ("floor_divide has slopes: 0", any_of("floor_divide"), lambda a: any(x.dtype.kind == "f" for x in arrays(a)), without_slope),
     ("activations of integers are float32", any_of("softplus softmax log_softmax"),
      lambda a: a[0].dtype.kind != "f", as_float32),
@@ -264,13 +258,16 @@ DIFFERENCES = [
     ("the slope of normalize at 0 is 1 / epsilon, as of PyTorch's own", any_of("normalize"),
      lambda a: a[0].dtype.kind == "f" and a[0].size > 0 and not a[0].any(), by_larger_length),
     ("a negative number of classes", any_of("one_hot"), lambda a: a[1] < 0, refused),
-    ("linspace to integers: floor, as NumPy", any_of("linspace"), lambda a: True, spaced),
+    ("linspace is NumPy's: integers rounded down; finite between finite ends", any_of("linspace"), lambda a: True, spaced),
     ("squeeze of a longer axis, as NumPy", any_of("squeeze"),
      lambda a: any(-a[0].ndim <= d < a[0].ndim and a[0].shape[d] != 1 for d in a[1]), refused),
+    ("pad with an integer is exact", any_of("pad"),
+     lambda a: a[0].dtype.kind == "i" and len(a[1]) == 2 * a[0].ndim and min(a[1]) >= 0, padded),
+    ("dot of integers is exact, as matmul's", any_of("dot"),
+     lambda a: all(x.dtype.kind != "f" and x.ndim for x in arrays(a)), lambda call, args: (ops.matmul, args)),
     ("pad of no dimensions, as NumPy", any_of("pad"), lambda a: a[0].ndim == 0, lambda call, args: (lambda x, *_: x, args)),
     ("pad asks for a pair for each axis", any_of("pad"), lambda a: len(a[1]) != 2 * a[0].ndim, refused),
     ("a negative width of pad", any_of("pad"), lambda a: min(a[1], default=0) < 0, refused),
-    ("NaN comes last, as ops.h says", any_of("top_k"), has_nan, nan_last),
 ]
 
 
