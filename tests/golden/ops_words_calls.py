@@ -169,7 +169,24 @@ def choices():
 REDUCED = "sum mean max min prod var std logsumexp norm any all".split()
 
 
+def reductions_of_any_axes():
+    """Contiguous, strided and both, with ends that no vector fills."""
+    for word in ("sum", "mean", "max", "min", "prod", "norm", "var"):
+        for dtype in ("float32", "float64", "int32") if word in ("sum", "max", "prod") else ("float32",):
+            x = hashed(dtype, (3, 2, 5, 3), 1, -1.5, 1.5)
+            for mask in range(1, 16):
+                call(word, x, tuple(d for d in range(4) if mask >> d & 1), mask % 2)
+            x = hashed(dtype, (2, 19, 3), 2, -1.5, 1.5)
+            for axis in ((1,), (0, 1), (1, 2), (0, 2)):
+                call(word, x, axis, 0)
+    for dtype in ("uint8", "bool", "int64"):
+        for axis in ((1,), (0, 2), (2,)):
+            for word in ("sum", "max", "min", "any", "all", "prod"):
+                call(word, hashed(dtype, (2, 19, 3), 2), axis, 0)
+
+
 def reductions():
+    reductions_of_any_axes()
     for word in REDUCED:
         for dtype in ALL:
             small = hashed(dtype, (2, 3, 4), 1, -1.5, 1.5)

@@ -52,6 +52,21 @@ def reshapes():
     call("flip", hashed("float32", (0, 3)), (0,))
 
 
+def permuted():
+    """Sizes on both sides of what a kernel moves at once."""
+    for dtype in ("float32", "uint8", "int64"):
+        call("transpose", hashed(dtype, (19, 35)), (1, 0))
+    for order_ in ((1, 0, 2), (0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0)):
+        call("transpose", hashed("float32", (5, 9, 4)), order_)
+        call("transpose", hashed("bool", (3, 17, 2)), order_)
+    for order_ in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (1, 0, 3, 2)):
+        call("transpose", hashed("float32", (2, 3, 5, 4)), order_)
+        call("transpose", hashed("float64", (2, 3, 5, 4)), order_)
+    call("transpose", hashed("int32", (2, 1, 3, 1, 2, 2)), (5, 1, 3, 0, 4, 2))
+    call("moveaxis", hashed("int32", (2, 3, 4, 2)), 1, -1)
+    call("swapaxes", hashed("float64", (2, 3, 4, 2)), 0, 2)
+
+
 def joined():
     for dtype in ALL:
         for axis in (0, 1, -1, 2, -3):
@@ -173,11 +188,33 @@ def taken():
 
 def shapes():
     reshapes()
+    permuted()
     joined()
     taken()
 
 
+def long_order():
+    for dtype in ALL:
+        long = hashed(dtype, (2, 131), 3, -1, 1)
+        for word in ("argsort", "sort"):
+            call(word, long, -1)
+        call(word, hashed(dtype, (67, 2), 3), 0)
+        call("top_k", long, 7)
+    for dtype in FLOATS:
+        long = hashed(dtype, (2, 131), 3, -1, 1)
+        long[0, 5::9], long[1, ::4] = NAN, INF
+        for word in ("argsort", "sort"):
+            call(word, long, -1)
+        call("top_k", long, 20)
+    for dtype in ("float32", "int64", "uint8"):
+        call("take", hashed(dtype, (21, 9)), hashed("int64", (4, 3), 1, -2, 2), 0)
+        call("take", hashed(dtype, (3, 40, 2)), hashed("int32", (5,), 1, -2, 2), 1)
+        call("take_along_axis", hashed(dtype, (3, 40)), hashed("int32", (3, 11), 1, -2, 2), 1)
+        call("take_along_axis", hashed(dtype, (40, 5)), hashed("int64", (7, 5), 1, -2, 2), 0)
+
+
 def order():
+    long_order()
     for dtype in ALL:
         many = hashed(dtype, (3, 40), 2)
         for word in ("argsort", "sort"):
@@ -225,6 +262,9 @@ def products():
                 call(word, hashed(dtype, (3, 70)), hashed(dtype, (70, 2), 2))
         call(word, values("int32", [[16777217, 1], [2**31 - 1, 2]]), values("int32", [[1, 3], [2, -5]]))
         call(word, values("int64", [[2**53 + 1, 1], [2**63 - 1, 2]]), values("int64", [[1, 3], [2, -5]]))
+    for dtype in ("float32", "float64", "int32", "int64", "uint8"):
+        call("matmul", hashed(dtype, (9, 35)), hashed(dtype, (35, 17), 2))
+        call("matmul", hashed(dtype, (2, 5, 7)), hashed(dtype, (2, 7, 3), 2))
     x, y, z, t = (hashed("float32", s, i) for i, s in enumerate(((2, 3, 3), (2, 3, 3), (3, 3), (3, 3))))
     for equation, operands in (
             ("ii->i", (z,)), ("ii", (z,)), ("ij->ji", (z,)), ("ij->", (z,)), ("ij->i", (z,)), ("ij", (z,)), ("ji", (z,)), ("aii->ia", (x,)),
