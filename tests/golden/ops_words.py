@@ -3,9 +3,9 @@
     KERAS_BACKEND=torch python tests/golden/ops_words.py > tests/golden/ops_words.txt
 
 Run with Keras 3.15.1 on PyTorch 2.15.0 and NumPy, on a CPU. What keras.ops has is asked for there,
-results' dtypes too; the rest is NumPy's. Where a call differs from both on purpose, DIFFERENCES has
-a line with the reason, and the answer stored is the one that the line gives.
-tests/ops_words.h reads the file and describes its format.
+results' dtypes too; the rest is NumPy's. Answers in float32 are those of float64, rounded. Where a
+call differs on purpose, ops_words_differences.py has a line with the reason, and the answer stored
+is the one that the line gives. tests/ops_words.h reads the file and describes its format.
 """
 
 import re
@@ -22,7 +22,6 @@ import ops_words_shapes as more
 from ops_words_differences import difference, traced_answer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FLOATS = ("float32", "float64")
 
 
 # ---- the words
@@ -116,8 +115,7 @@ WORDS |= {
     "linspace": lambda start, stop, num, dtype="float32": ops.linspace(start, stop, num, dtype=dtype),
     "constant": lambda value, dtype: torch.tensor(value, dtype=getattr(torch, dtype)),
 }
-
-
+# Which take their numbers as they are.
 KEYWORDS = [WORDS["pad"], WORDS["normalize"], WORDS["full_like"]]
 
 
@@ -125,7 +123,7 @@ KEYWORDS = [WORDS["pad"], WORDS["normalize"], WORDS["full_like"]]
 
 
 def weights(shape):
-    """The gradient of the result: thirds of small numbers, none of them 0."""
+    """The gradient of the result: none of them 0."""
     return np.array([(i * 7 % 11 - 5) * 0.5 + 0.25 for i in range(int(np.prod(shape)))]).reshape(shape)
 
 

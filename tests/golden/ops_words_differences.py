@@ -31,7 +31,6 @@ def refused(call, args):
 
 
 def as_int32(call, args):
-    """Bytes and booleans alone keep their dtype where nothing is computed."""
     return call, [a.astype("int32") if isinstance(a, np.ndarray) and a.dtype in SMALL else a for a in args]
 
 
@@ -96,8 +95,8 @@ def itself(call, args):
     return lambda x: x, args
 
 
-def by_all_axes(call, args):
-    """Of none, over axes that have elements."""
+def of_none(call, args):
+    """Over axes that have elements, where others have none."""
     _, axis, keepdims = args
     return lambda x, *_: torch.tensor(np.max(x.detach().numpy(), tuple(axis), keepdims=bool(keepdims))), args
 
@@ -169,7 +168,7 @@ def spaced(call, args):
 
 
 def outside(word):
-    """In a graph: what an index outside takes. An answer that only pl::function gives."""
+    """In a graph an index outside takes NaN, an integer's least, 255 or true."""
 
     def run(x, indices, axis):
         axis = axis + x.ndim if axis < 0 else axis
@@ -216,6 +215,7 @@ def names_an_axis(args):
 
 
 DIFFERENCES = [
+    # Differences by definition.
     ("an axis of a tensor without dimensions", AXES, names_an_axis, refused),
     ("an axis of a tensor without dimensions", any_of("take take_along_axis"), lambda a: a[0].ndim == 0, refused),
     ("bytes and booleans count as int32", any_of("where"),
@@ -224,50 +224,52 @@ DIFFERENCES = [
      lambda a: any(x.dtype in SMALL for x in arrays(a)), as_int32),
     ("bytes and booleans count as int32", any_of("concatenate stack"),
      lambda a: len({x.dtype for x in arrays(a)}) > 1 and any(x.dtype in SMALL for x in arrays(a)), as_int32),
-    ("operands of einsum meet in their common dtype", any_of("einsum"),
-     lambda a: len({x.dtype for x in arrays(a)}) > 1 or any(x.dtype in SMALL for x in arrays(a)), meet),
-    ("einsum of integers keeps their dtype, as Keras on TensorFlow", any_of("einsum"),
-     lambda a: all(x.dtype.kind != "f" for x in arrays(a)), in_its_dtype),
-    ("an index outside", any_of("take_along_axis"), lambda a: a[1].size > 0 and traced_answer("take_along_axis", a) is not None, refused),
-    ("an axis named twice", any_of("prod"), lambda a: len({d % max(a[0].ndim, 1) for d in a[1]}) < len(a[1]), refused),
-    ("slopes of prod are products of the others, NaN or not", any_of("prod"),
-     lambda a: a[0].ndim == 1 and a[0].dtype.kind == "f" and not np.isfinite(a[0]).all(), chain),
-    ("the slope of var of infinities is NaN, through the mean, as Keras on TensorFlow", any_of("var"),
-     lambda a: a[0].dtype.kind == "f" and np.isinf(a[0]).any(), through_mean),
-    ("slopes of max and min beside a NaN are NaN, as Keras on TensorFlow and JAX", any_of("max min"), has_nan, nan_slopes),
-    ("an integer divided by 0 is 0", any_of("floor_divide mod"), whole, None),
-    ("a negative number as the power of integers", any_of("power pow"),
-     lambda a: isinstance(a[0], np.ndarray) and a[0].dtype.kind == "i" and isinstance(a[1], int) and a[1] < 0, refused),
-    ("floor_divide has slopes: 0", any_of("floor_divide"), lambda a: any(x.dtype.kind == "f" for x in arrays(a)), without_slope),
-    ("activations of integers are float32", any_of("softplus softmax log_softmax"),
-     lambda a: a[0].dtype.kind != "f", as_float32),
     ("ties of maximum and minimum go to the first operand", any_of("maximum"), lambda a: True, first_takes_ties("maximum")),
     ("ties of maximum and minimum go to the first operand", any_of("minimum"), lambda a: True, first_takes_ties("minimum")),
     ("ties of clip go to x", any_of("clip"), lambda a: a[0].dtype.kind == "f", first_takes_ties("clip")),
     ("sign of NaN is NaN, as in Keras on TensorFlow", any_of("sign"), has_nan, sign_of_nan),
     ("the slope of abs at NaN is NaN, as in Keras on TensorFlow", any_of("abs absolute"), has_nan, size_of_nan),
     ("the slope of relu at NaN is 0, as in Keras on TensorFlow", any_of("relu"), has_nan, relu_of_nan),
-    ("round of integers is exact, as NumPy's", any_of("round"), lambda a: a[0].dtype.kind != "f", itself),
-    ("max and min of no element along other axes, as NumPy", any_of("max min"),
-     lambda a: a[0].size == 0 and len(a[1]) > 0 and all(-a[0].ndim <= d < a[0].ndim and a[0].shape[d] for d in a[1]), by_all_axes),
     ("casts that overflow saturate", any_of("cast"),
      lambda a: a[0].dtype.kind == "f" and a[1] not in ("float32", "float64", "bool"), saturated),
+    ("the slope of norm at 0 is NaN", any_of("norm"), lambda a: a[0].dtype.kind == "f" and not a[0].any(), root_of_squares),
+    # What was decided for these words.
+    ("an index outside", any_of("take_along_axis"), lambda a: a[1].size > 0 and traced_answer("take_along_axis", a) is not None, refused),
+    ("an integer divided by 0 is 0", any_of("floor_divide mod"), whole, None),
+    ("a negative number as the power of integers", any_of("power pow"),
+     lambda a: isinstance(a[0], np.ndarray) and a[0].dtype.kind == "i" and isinstance(a[1], int) and a[1] < 0, refused),
+    ("floor_divide has slopes: 0", any_of("floor_divide"), lambda a: any(x.dtype.kind == "f" for x in arrays(a)), without_slope),
+    ("activations of integers are float32", any_of("softplus softmax log_softmax"),
+     lambda a: a[0].dtype.kind != "f", as_float32),
     ("one_hot of what is no class is zeros", any_of("one_hot"),
      lambda a: a[1] >= 0 and a[0].size > 0 and a[0].max() >= a[1], equal_classes),
-    ("the slope of norm at 0 is NaN", any_of("norm"), lambda a: a[0].dtype.kind == "f" and not a[0].any(), root_of_squares),
-    ("the slope of normalize at 0 is 1 / epsilon, as of PyTorch's own", any_of("normalize"),
-     lambda a: a[0].dtype.kind == "f" and a[0].size > 0 and not a[0].any(), by_larger_length),
-    ("a negative number of classes", any_of("one_hot"), lambda a: a[1] < 0, refused),
     ("linspace is NumPy's: integers rounded down; finite between finite ends", any_of("linspace"), lambda a: True, spaced),
-    ("squeeze of a longer axis, as NumPy", any_of("squeeze"),
-     lambda a: any(-a[0].ndim <= d < a[0].ndim and a[0].shape[d] != 1 for d in a[1]), refused),
     ("pad with an integer is exact", any_of("pad"),
      lambda a: a[0].dtype.kind == "i" and len(a[1]) == 2 * a[0].ndim and min(a[1]) >= 0, padded),
     ("dot of integers is exact, as matmul's", any_of("dot"),
      lambda a: all(x.dtype.kind != "f" and x.ndim for x in arrays(a)), lambda call, args: (ops.matmul, args)),
+    ("a negative width of pad", any_of("pad"), lambda a: min(a[1], default=0) < 0, refused),
+    # Where Keras on PyTorch stands alone: the answer of NumPy, PyTorch or Keras elsewhere.
+    ("operands of einsum meet in their common dtype", any_of("einsum"),
+     lambda a: len({x.dtype for x in arrays(a)}) > 1 or any(x.dtype in SMALL for x in arrays(a)), meet),
+    ("einsum of integers keeps their dtype, as Keras on TensorFlow", any_of("einsum"),
+     lambda a: all(x.dtype.kind != "f" for x in arrays(a)), in_its_dtype),
+    ("an axis named twice", any_of("prod"), lambda a: len({d % max(a[0].ndim, 1) for d in a[1]}) < len(a[1]), refused),
+    ("slopes of prod are products of the others, NaN or not", any_of("prod"),
+     lambda a: a[0].ndim == 1 and a[0].dtype.kind == "f" and not np.isfinite(a[0]).all(), chain),
+    ("the slope of var of infinities is NaN, through the mean, as Keras on TensorFlow", any_of("var"),
+     lambda a: a[0].dtype.kind == "f" and np.isinf(a[0]).any(), through_mean),
+    ("slopes of max and min beside a NaN are NaN, as Keras on TensorFlow and JAX", any_of("max min"), has_nan, nan_slopes),
+    ("round of integers is exact, as NumPy's", any_of("round"), lambda a: a[0].dtype.kind != "f", itself),
+    ("max and min of no element along other axes, as NumPy", any_of("max min"),
+     lambda a: a[0].size == 0 and len(a[1]) > 0 and all(-a[0].ndim <= d < a[0].ndim and a[0].shape[d] for d in a[1]), of_none),
+    ("the slope of normalize at 0 is 1 / epsilon, as of PyTorch's own", any_of("normalize"),
+     lambda a: a[0].dtype.kind == "f" and a[0].size > 0 and not a[0].any(), by_larger_length),
+    ("a negative number of classes", any_of("one_hot"), lambda a: a[1] < 0, refused),
+    ("squeeze of a longer axis, as NumPy", any_of("squeeze"),
+     lambda a: any(-a[0].ndim <= d < a[0].ndim and a[0].shape[d] != 1 for d in a[1]), refused),
     ("pad of no dimensions, as NumPy", any_of("pad"), lambda a: a[0].ndim == 0, lambda call, args: (lambda x, *_: x, args)),
     ("pad asks for a pair for each axis", any_of("pad"), lambda a: len(a[1]) != 2 * a[0].ndim, refused),
-    ("a negative width of pad", any_of("pad"), lambda a: min(a[1], default=0) < 0, refused),
 ]
 
 
