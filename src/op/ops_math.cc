@@ -114,9 +114,10 @@ Tensor power(const Operand& base, const Operand& power) {
     const Tensor x = base.in(dtype);
     if (p == 0) return ones_like(x);
     if (p == -1) return reciprocal(x);
-    if (p == 0.5) {  // -0 counts as 0, and -infinity has a power
+    if (p == 0.5) {  // -infinity has one too, and -0 is 0: where adds it
       constexpr double infinity = std::numeric_limits<double>::infinity();
-      return where(x == -infinity, infinity, pl::sqrt(pl::add(x, fill({}, 0, x.dtype()))));
+      const Tensor below = x == -infinity;
+      return where(below, infinity, pl::sqrt(where(below, 1, x)));
     }
     if (is_floating(dtype) && p == std::floor(p) && p > 0 && p <= kMost)
       return whole_power(x, static_cast<int64_t>(p));
