@@ -18,10 +18,23 @@ class Error : public std::runtime_error {
   int exit_code_;
 };
 
+// The word that a user called. While it is in scope, a UserError of this thread names it in place
+// of the stage inside it that refuses; of several the outermost counts.
+class WordScope {
+ public:
+  explicit WordScope(const char* word);
+  ~WordScope();
+  WordScope(const WordScope&) = delete;
+  WordScope& operator=(const WordScope&) = delete;
+
+ private:
+  bool outermost_;
+};
+
 // Wrong shape, dtype, option or name: the caller can mend it.
 class UserError : public Error {
  public:
-  explicit UserError(const std::string& message) : Error(message, 2) {}
+  explicit UserError(const std::string& message);
 };
 
 // A file or data set that is missing, truncated, hostile or of the wrong kind.

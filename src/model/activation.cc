@@ -1,5 +1,6 @@
 // The activation functions, with Keras's names, formulas and defaults, composed of ops so that a
 // chain of them runs in one pass. No intermediate result overflows where the answer is finite.
+#include <cmath>
 #include <optional>
 
 #include "base/error.h"
@@ -7,6 +8,7 @@
 #include "model/remat.h"
 #include "model/spec.h"
 #include "op/functions.h"
+#include "op/operators.h"
 
 namespace pl {
 namespace {
@@ -20,7 +22,7 @@ Tensor clip(const Tensor& x, double least, double most) {
 // not.
 Tensor elu(const Tensor& x, double alpha, double inner = 1) {
   const Tensor below = minimum(x, number(0, x));
-  return add(relu(x), scale(exp(inner == 1 ? below : scale(below, inner)), alpha, -alpha));
+  return add(relu(x), scale(expm1(inner == 1 ? below : scale(below, inner)), alpha));
 }
 
 // value where x > threshold, 0 elsewhere.
@@ -69,17 +71,19 @@ Tensor sparse_plus(const Tensor& x) {
 struct ActivationEntry {
   SpecEntry spec;
   Tensor (*apply)(const Tensor&, const Spec&);
+  bool any_dtype = false;  // else integers come as float32
 };
 using T = Tensor;
 using S = Spec;
 constexpr ActivationEntry kActivations[] = {
-    {{"linear"}, [](const T& x, const S&) { return x; }},
+    {{"linear"}, [](const T& x, const S&) { return x; }, true},
     {{"relu", "negative_slope max_value threshold"},
      [](const T& x, const S& s) {
        return general_relu(x, s.number("negative_slope", 0), s.number("max_value", kNoReluLimit),
                            s.number("threshold", 0));
-     }},
-    {{"relu6"}, [](const T& x, const S&) { return clipped_relu(x, 6); }},
+     },
+     true},
+    {{"relu6"}, [](const T& x, const S&) { return general_relu(x, 0, 6, 0); }, true},
     {{"leaky_relu", "negative_slope"},
      [](const T& x, const S& s) {
        return general_relu(x, s.number("negative_slope", 0.2), kNoReluLimit, 0);
@@ -151,8 +155,19 @@ Spec parsed(const std::string& activation) {
 
 }  // namespace
 
+Tensor real_of(const Tensor& x) {
+  return x.defined() && !is_floating(x.dtype()) ? cast(x, Dtype::float32) : x;
+}
+
 Tensor general_relu(const Tensor& x, double slope, double most, double threshold) {
   const bool capped = most < kNoReluLimit;
+  if (x.defined() && !is_floating(x.dtype())) {
+    if (slope != 0 || threshold != 0 || (capped && most != std::floor(most)))
+      return general_relu(real_of(x), slope, most, threshold);
+    const Tensor in = cast(x, common_dtype(x.dtype(), Dtype::int32));
+    const Tensor y = maximum(in, number(0, in));
+    return capped ? minimum(y, number(most, in)) : y;
+  }
   if (threshold == 0 && slope > 0 && slope < 1 && !capped) return leaky_relu(x, slope);
   if (threshold == 0 && slope == 0 && capped && most > 0) return clipped_relu(x, most);
   Tensor y = threshold == 0 ? relu(x) : above(x, threshold, x);
@@ -175,7 +190,7 @@ Tensor activate(const std::string& activation, const Tensor& x) {
     if (spec.name == entry.spec.name) {
       std::optional<RematScope> scope;
       if (RematActivations::wanted()) scope.emplace("activation");
-      return entry.apply(x, spec);
+      return entry.apply(entry.any_dtype ? x : real_of(x), spec);
     }
   return x;
 }

@@ -51,7 +51,7 @@ class SoftmaxLayer final : public ActivationBase {
     return in[0];
   }
   Tensor call(const LayerCall& call) const override {
-    const Tensor& x = call.in[0];
+    const Tensor x = real_of(call.in[0]);
     const std::vector<int64_t> axes = axes_behind_batch(axes_, x.shape().without_front());
     const Tensor raised = exp(subtract(x, reduce_max(x, axes, true)));
     return divide(raised, reduce_sum(raised, axes, true));
@@ -110,7 +110,7 @@ class PReLULayer final : public ActivationBase {
     return in[0];
   }
   Tensor call(const LayerCall& call) const override {
-    const Tensor& x = call.in[0];
+    const Tensor x = real_of(call.in[0]);
     const Tensor alpha = cast(call.weights[0], x.dtype());
     return subtract(relu(x), multiply(relu(negative(x)), alpha));
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
@@ -75,6 +76,58 @@ TEST(Activations, SlopesAtZero) {
       {"tanh_shrink", 0}, {"selu", 1.7580993f},  {"sigmoid", 0.25f}, {"sparse_plus", 0.5f}};
   for (const auto& [name, slope] : wanted)
     EXPECT_NEAR(slopes_of(name, {0, 0}).dx[0], slope, 1e-6f) << name;
+}
+
+// In float64, from the formulas.
+TEST(Activations, KeepTheirDigitsNearZero) {
+  std::vector<float> x, elu, selu, celu, slope;
+  for (double size : {1e-30, 1e-7, 1e-4, 1e-3, 0.1, 1.0, 4.0}) {
+    x.push_back(static_cast<float>(-size));
+    const double v = x.back(), alpha = 1.6732632423543772848, scale = 1.0507009873554804934;
+    elu.push_back(static_cast<float>(std::expm1(v)));
+    selu.push_back(static_cast<float>(scale * alpha * std::expm1(v)));
+    celu.push_back(static_cast<float>(2 * std::expm1(v / 2)));
+    slope.push_back(static_cast<float>(std::exp(v)));
+  }
+  x.push_back(2);
+  elu.push_back(2);
+  auto near = [&](const std::vector<float>& got, const std::vector<float>& wanted) {
+    for (size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(got[i], wanted[i], 4e-7f * std::abs(wanted[i])) << x[i];
+  };
+  const Slopes of_elu = slopes_of("elu", x);
+  near(of_elu.y, elu);
+  near(of_elu.dx, slope);
+  near(slopes_of("selu", x).y, selu);
+  near(slopes_of("celu:alpha=2", x).y, celu);
+}
+
+TEST(Activations, OfIntegersAreFloatsOrStay) {
+  CpuBackend backend(1);
+  BackendScope scope(backend);
+  auto of = [](const char* name, Dtype dtype) {
+    Tensor x({dtype, {1, 2}});
+    std::memset(x.data(), 1, static_cast<size_t>(x.meta().bytes()));
+    return activate(name, x).dtype();
+  };
+  for (const char* name : kNames)
+    for (Dtype dtype : {Dtype::int32, Dtype::int64, Dtype::uint8, Dtype::boolean}) {
+      const std::string text = name;
+      const Dtype own = is_floating(dtype) || size_of(dtype) > 1 ? dtype : Dtype::int32;
+      const Dtype wanted = text == "linear"                    ? dtype
+                           : text == "relu" || text == "relu6" ? own
+                                                               : Dtype::float32;
+      EXPECT_EQ(of(name, dtype), wanted) << name;
+    }
+  EXPECT_EQ(of("relu:max_value=2.5", Dtype::int32), Dtype::float32);
+  Tensor x({Dtype::int32, {1, 4}});
+  const int32_t given[] = {-3, 5, 7, 2000000001};
+  std::copy_n(given, 4, x.data_as<int32_t>());
+  auto values = [](const Tensor& y) {
+    return std::vector<int32_t>(y.data_as<int32_t>(), y.data_as<int32_t>() + 4);
+  };
+  EXPECT_EQ(values(activate("relu", x)), (std::vector<int32_t>{0, 5, 7, 2000000001}));
+  EXPECT_EQ(values(activate("relu6", x)), (std::vector<int32_t>{0, 5, 6, 6}));
 }
 
 std::string words_of(const std::function<void()>& call) {

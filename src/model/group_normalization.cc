@@ -1,5 +1,5 @@
-// GroupNormalization, RMSNormalization and UnitNormalization, composed of ops. Moments are float32
-// in mixed precision, as in Keras.
+// GroupNormalization, and RMSNormalization and UnitNormalization, composed of ops. Moments are
+// float32 in mixed precision, as in Keras.
 #include "base/error.h"
 #include "base/number_text.h"
 #include "model/layers.h"
@@ -65,26 +65,24 @@ class GroupNormalizationLayer final : public PlainLayer {
 
   Tensor call(const LayerCall& call) const override {
     const Tensor& given = call.in[0];
-    const Shape& shape = given.shape();
-    const int axis = sample_axis(options_.axis, shape.without_front()) + 1;
-    const Dim channels = shape[axis];
-    const Dim groups = options_.groups == -1 ? channels : options_.groups;
-    // (B, before, groups, channels of one, behind)
-    Dim before = 1, behind = 1;
-    for (int d = 1; d < shape.rank(); ++d)
-      if (d != axis) (d < axis ? before : behind) *= shape[d];
-    const Tensor x = reshape(cast(given, wide(given.dtype())),
-                             {shape[0], before, groups, channels / groups, behind});
-    const Tensor centred = subtract(x, reduce_mean(x, {1, 3, 4}, true));
-    const Tensor variance = reduce_mean(square(centred), {1, 3, 4}, true);
-    Tensor y = divide(centred, sqrt(scale(variance, 1, options_.epsilon)));
+    const int rank = given.shape().rank();
+    const int axis = sample_axis(options_.axis, given.shape().without_front()) + 1;
+    // The channels to the end, and back.
+    std::vector<int64_t> order, back;
+    for (int64_t d = 0; d < rank; ++d) {
+      if (d != axis) order.push_back(d);
+      back.push_back(d < axis ? d : d == axis ? rank - 1 : d - 1);
+    }
+    order.push_back(axis);
+    const Tensor x = transpose(given, order);
+    const Dim channels = x.shape().back();
     size_t next = 0;
-    auto parameter = [&] {
-      return reshape(call.weights[next++], {1, 1, groups, channels / groups, 1});
+    auto parameter = [&](bool exists, double otherwise) {
+      return exists ? call.weights[next++] : fill(Shape{channels}, otherwise, wide(x.dtype()));
     };
-    if (options_.scale) y = multiply(y, parameter());
-    if (options_.center) y = add(y, parameter());
-    return cast(reshape(y, shape.dims()), given.dtype());
+    const Tensor gamma = parameter(options_.scale, 1), beta = parameter(options_.center, 0);
+    const Dim groups = options_.groups == -1 ? channels : options_.groups;
+    return transpose(group_norm(x, gamma, beta, groups, options_.epsilon).y, back);
   }
 
  private:

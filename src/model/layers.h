@@ -312,10 +312,12 @@ inline LayerRef AvgPool3D(Triple pool_size = 2, Pooling3DOptions options = {}) {
 // "threshold:threshold=0.5,value=0", ... The list is in activation.cc. Throws UserError listing
 // them for anything else, and for "glu", which halves an axis, unless any_shape.
 void check_activation(const std::string& activation, bool any_shape = false);
+// Integers come out as float32, but for linear, and relu and relu6 with whole numbers.
 Tensor activate(const std::string& activation, const Tensor& x);
 Shape activated_shape(const std::string& activation, Shape in);  // of one sample
 // Keras's relu: slope * (x - threshold) below the threshold, x above it, at most `most`.
 inline constexpr double kNoReluLimit = 1e30;
 Tensor general_relu(const Tensor& x, double slope, double most, double threshold);
+Tensor real_of(const Tensor& x);  // integers as float32
 
 }  // namespace pl

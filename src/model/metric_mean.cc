@@ -38,15 +38,12 @@ Tensor in_top_k(const Tensor& scores, const Tensor& right, int64_t k) {
 
 }  // namespace
 
-// The first largest of each row as a row with a 1 there: where an element equals the largest and
-// is the first that does, by counting along the row.
+// The first largest of each row as a row with a 1 there.
 Tensor first_largest(const Tensor& x) {
-  const Dim classes = x.shape().back();
-  const Tensor equal = equal_mask(x, reduce_max(x, {-1}, true));
-  // (C, C): 1 where the row's class comes before or is the column's.
-  const Tensor before =
-      transpose(causal_mask_gradient(fill(Shape{classes, classes}, 1, x.dtype())));
-  return multiply(equal, equal_mask(matmul(equal, before), constant(1, x)));
+  std::vector<Dim> dims = x.shape().dims();
+  const Dim classes = dims.back();
+  dims.pop_back();
+  return one_hot(reshape(argsort(x, 1, true), std::move(dims)), classes, x.dtype());
 }
 
 Metric Accuracy(std::string name) {

@@ -1,4 +1,5 @@
 // Eager and traced calls meet here; the catalogue look-up and the shared row and cost rules too.
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -73,7 +74,7 @@ Tensors run_on(RuntimeDevice& device, const Op& op, const Tensors& in, const Att
     return BackendError("[" + std::string(op.name) + "] " + text);
   };
   try {
-    const KernelCache::Found found = device.kernels.find(op, in, attrs);
+    const KernelCache::Found found = device.kernels.find(op, in, attrs, *device.memory);
     Tensors there;
     for (const Tensor& tensor : in) there.push_back(moved(tensor, device.space));
     Tensors out = run_kernel(op, there, found->out, found->kernel.get(), device.memory);
@@ -108,8 +109,8 @@ Tensors run_eagerly(const Op& op, const Tensors& in, const Attrs& attrs) {
   if (!Runtime::current() && backend_in_scope()) return run_prepared(op, in, attrs);
   Runtime& runtime = Runtime::here();
   if (const auto& space = place_of(op, in)) return run_on(runtime.device(space), op, in, attrs);
-  const KernelCache::Found found = runtime.kernel(op, in, attrs);
   const auto& memory = MemoryScope::current() ? MemoryScope::current() : runtime.values();
+  const KernelCache::Found found = runtime.kernel(op, in, attrs, *memory);
   if (on_host(in)) return run_kernel(op, in, found->out, found->kernel.get(), memory);
   Tensors here;
   for (const Tensor& tensor : in) here.push_back(moved(tensor, nullptr));
@@ -149,6 +150,20 @@ Tensors apply(const Op& op, Tensors in, Attrs attrs) {
   Tensors out = recorder ? recorder->append(op, in, attrs) : run_eagerly(op, in, attrs);
   for (OpObserver* observer : observers) observer->on_apply(op, in, attrs, out);
   return out;
+}
+
+void expect_room(const Metas& values, const Tensors& operands) {
+  const Recorder* recorder = RecorderScope::current();
+  if (recorder && (operands.empty() || recorder->captures())) return;
+  if (!Runtime::current() && backend_in_scope()) return;  // whoever put it there has the limit
+  for (const Tensor& tensor : operands)
+    if (tensor.is_symbol()) return;
+  Bytes bytes = 0;
+  for (const Meta& meta : values) bytes += meta.bytes();
+  Runtime& runtime = Runtime::here();
+  if (const auto& space = device_of(operands))
+    return expect_room(bytes, *runtime.device(space).memory);
+  expect_room(bytes, MemoryScope::current() ? *MemoryScope::current() : *runtime.values());
 }
 
 const Op* find_op(std::string_view name) {
@@ -192,9 +207,26 @@ std::unique_ptr<Kernel> prepare_from(const DeviceKernels& kernels, const Op& op,
                   ", received none; use --device cpu, or pl::device(\"cpu\") for it");
 }
 
+// Where there is nothing to write: dimensions beside one of 0 may be as large as they like.
+class NoKernel final : public Kernel {
+ public:
+  void run(void* const*, void* const*, void*) override {}
+};
+
+bool writes_nothing(const Metas& out) {
+  return !out.empty() &&
+         std::all_of(out.begin(), out.end(), [](const Meta& meta) { return meta.elements() == 0; });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const char* only) {
+  if (!only && call.backend.on_host() && writes_nothing(call.out)) {
+    auto kernel = std::make_unique<NoKernel>();
+    kernel->key = std::string(op.name) + ":nothing";
+    kernel->footprint = sizeof(NoKernel);
+    return kernel;
+  }
   if (const DeviceKernels* kernels = call.backend.kernels())
     return prepare_from(*kernels, op, call, only);
   for (const Variant& variant : op.variants) {

@@ -11,8 +11,7 @@ namespace {
 // Input: x (..., n). Attributes: count, descending.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("argsort", 1, 1, in, attrs);
-  if (!is_real(in[0].dtype) || in[0].shape.rank() < 1)
-    reject("argsort", "x (..., n), float32 or float64", in, attrs);
+  if (in[0].shape.rank() < 1) reject("argsort", "x (..., n)", in, attrs);
   const int64_t count = attrs.integer("count");
   if (count < 0 || count > in[0].shape.back() || in[0].shape.back() > INT32_MAX)
     reject("argsort", "a count of at most x's last dimension", in, attrs);
@@ -29,13 +28,19 @@ Cost cost(const Metas& in, const Metas& out, const Attrs&) {
 }
 
 std::vector<Sample> samples() {
-  auto sample = [](const char* name, Shape shape, int64_t count, int64_t descending) {
-    return Sample{
-        name, {{{Dtype::float32, shape}}}, {{"count", count}, {"descending", descending}}, 0};
+  auto sample = [](const char* name, Shape shape, int64_t count, int64_t descending,
+                   Dtype dtype = Dtype::float32) {
+    return Sample{name, {{{dtype, shape}}}, {{"count", count}, {"descending", descending}}, 0};
   };
-  return {sample("up", {3, 11}, 11, 0), sample("down", {2, 3, 9}, 9, 1),
-          sample("first", {4, 70}, 5, 1), sample("one", {3, 1}, 1, 0),
-          sample("empty", {0, 3}, 3, 0)};
+  return {sample("up", {3, 11}, 11, 0),
+          sample("down", {2, 3, 9}, 9, 1),
+          sample("first", {4, 70}, 5, 1),
+          sample("one", {3, 1}, 1, 0),
+          sample("empty", {0, 3}, 3, 0),
+          sample("long", {3, 300}, 300, 0),
+          sample("most", {2, 300}, 200, 1),
+          sample("integers", {3, 50}, 50, 1, Dtype::int64),
+          sample("bytes", {2, 50}, 5, 0, Dtype::uint8)};
 }
 
 constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::argsort_reference}};

@@ -1,5 +1,5 @@
 // argsort: which elements of the last axis come first, second, ... in order. Equal ones stay in
-// their order, NaN comes last.
+// their order, NaN is the largest.
 #pragma once
 
 #include "op/op.h"
@@ -8,7 +8,7 @@ namespace pl {
 
 extern const Op kArgsort;
 
-// x (..., n) with n > 0, floating. Result int32 (..., count): the places of the first `count`.
+// x (..., n) of any dtype. Result int32 (..., count): the places of the first `count`.
 Tensor argsort(const Tensor& x, Dim count, bool descending = false);
 
 namespace cpu {

@@ -8,12 +8,6 @@ namespace pl {
 namespace avg_pool_op {
 namespace {
 
-constexpr Dim kLargestSide = Dim{1} << 15;
-
-PoolForm form_of(const char* op, const Shape& x, const Metas& in, const Attrs& attrs) {
-  return pool_form(op, x, kLargestSide, kLargestSide * kLargestSide, in, attrs);
-}
-
 Metas infer(const Metas& in, const Attrs& attrs) {
   const PoolForm f = avg_pool_form(in, attrs);
   return checked("avg_pool", {{in[0].dtype, f.output()}});
@@ -78,14 +72,14 @@ constexpr Variant kGradientVariants[] = {
 
 PoolForm avg_pool_form(const Metas& in, const Attrs& attrs) {
   expect_one_real("avg_pool", in, attrs);
-  return avg_pool_op::form_of("avg_pool", in[0].shape, in, attrs);
+  return pool_form("avg_pool", in[0].shape, in, attrs);
 }
 
 PoolForm avg_pool_gradient_form(const Metas& in, const Attrs& attrs) {
   const char* op = "avg_pool_gradient";
   expect_one_real(op, in, attrs);
   const Dim rows = in[0].shape.rank() > 0 ? in[0].shape[0] : 0;
-  const PoolForm f = avg_pool_op::form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
+  const PoolForm f = pool_form(op, input_shape_of(op, rows, in, attrs), in, attrs);
   if (in[0].shape != f.output()) reject(op, "dy of shape " + f.output().text(), in, attrs);
   return f;
 }

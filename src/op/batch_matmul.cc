@@ -23,8 +23,8 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   constexpr const char* op = "batch_matmul";
   expect_operands(op, 2, 2, in, attrs);
   const Shape &a = in[0].shape, &b = in[1].shape;
-  if (!is_real(in[0].dtype) || in[0].dtype != in[1].dtype)
-    reject(op, "operands of one dtype, float32 or float64", in, attrs);
+  if (!is_number(in[0].dtype) || in[0].dtype != in[1].dtype)
+    reject(op, "operands of one dtype, floating, int32 or int64", in, attrs);
   if (a.rank() < 3 || b.rank() < 2) reject(op, "a (..., M, K) and b (..., K, N)", in, attrs);
   checked(op, in);
   std::vector<Dim> dims = leading(a);
@@ -101,12 +101,17 @@ std::vector<Sample> samples() {
           sample("shared_transposes", {2, 3, 7, 4}, {3, 5, 7}, true, true),
           sample("no_rows", {0, 4, 3}, {0, 3, 5}),
           sample("no_inner", {2, 4, 0}, {2, 0, 5}),
+          {"int32", {{{Dtype::int32, {2, 7, 3}}}, {{Dtype::int32, {2, 3, 5}}}}, {}},
+          {"int64_shared",
+           {{{Dtype::int64, {2, 3, 7, 4}}}, {{Dtype::int64, {3, 5, 7}}}},
+           {{"transpose_a", int64_t{1}}, {"transpose_b", int64_t{1}}, {"shared_b", int64_t{1}}}},
           sample("scores", {8, 4, 256, 64}, {8, 4, 256, 64}, false, true, true),
           sample("values", {8, 4, 256, 256}, {8, 4, 256, 64}, false, false, true)};
 }
 
 constexpr Variant kVariants[] = {
     {"onednn", DeviceKind::cpu, cpu::batch_matmul_onednn},
+    {"integers", DeviceKind::cpu, cpu::batch_matmul_integers},
     {"reference", DeviceKind::cpu, cpu::batch_matmul_reference},
 };
 

@@ -1,13 +1,15 @@
-// CPU kernels of batch_matmul: oneDNN for float32 and bfloat16; a plain loop for the rest, and as
-// the reference.
+// CPU kernels of batch_matmul: oneDNN for float32 and bfloat16, blocks for integers; a plain loop
+// for the rest, and as the reference.
 #include <algorithm>
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
 #include "op/batch_matmul.h"
+#include "op/integer_product.h"
 #include "op/kernel.h"
 #include "op/matmul_onednn.h"
+#include "op/pointwise_math.h"
 
 namespace pl::cpu {
 namespace {
@@ -23,7 +25,9 @@ void product(const Form& f, const T* a, const T* b, T* c) {
   for (Dim i = 0; i < f.m; ++i)
     for (Dim k = 0; k < f.k; ++k) {
       const T left = a[i * a_row + k * a_col];
-      for (Dim j = 0; j < f.n; ++j) c[i * f.n + j] += left * b[k * b_row + j * b_col];
+      for (Dim j = 0; j < f.n; ++j)
+        c[i * f.n + j] = compute<Binary::add>(
+            c[i * f.n + j], compute<Binary::multiply>(left, b[k * b_row + j * b_col]));
     }
 }
 
@@ -53,8 +57,25 @@ std::unique_ptr<Kernel> batch_matmul_onednn(const PrepareCall& call) {
   return matmul_kernel(OnednnCall(backend, std::move(desc)));
 }
 
+std::unique_ptr<Kernel> batch_matmul_integers(const PrepareCall& call) {
+  const Form f = batch_matmul_form(call.in, call.attrs);
+  const Dtype dtype = call.in[0].dtype;
+  if (is_floating(dtype)) return nullptr;
+  const IntegerProduct product{dtype, f.m, f.n, f.k, f.transpose_a, f.transpose_b};
+  const int threads = call.backend.threads();
+  return make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        const Bytes size = size_of(product.dtype);
+        for (Dim i = 0; i < f.outer * f.inner; ++i)
+          product.run(threads, static_cast<const char*>(in[0]) + i * f.m * f.k * size,
+                      static_cast<const char*>(in[1]) + i % f.inner * f.k * f.n * size,
+                      static_cast<char*>(out[0]) + i * f.m * f.n * size, workspace);
+      },
+      product.workspace_bytes());
+}
+
 std::unique_ptr<Kernel> batch_matmul_reference(const PrepareCall& call) {
-  return dispatch_float(call.in[0].dtype, [&]<class T>() {
+  return dispatch_number(call.in[0].dtype, [&]<class T>() {
     const Form f = batch_matmul_form(call.in, call.attrs);
     const int threads = call.backend.threads();
     return make_kernel([f, threads](void* const* in, void* const* out, void*) {

@@ -1,10 +1,10 @@
 // CPU kernel of cast: one loop for each pair of dtypes.
-#include <limits>
 #include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "op/cast.h"
 #include "op/kernel.h"
+#include "op/number.h"
 #include "op/widen.h"
 
 namespace pl::cpu {
@@ -25,11 +25,7 @@ To convert(From x) {
   } else if constexpr (std::is_same_v<To, Boolean>) {
     return {static_cast<uint8_t>(x != From(0))};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // The range's upper end as From: exact, or one above the largest To, which then compares right.
-    constexpr From low = static_cast<From>(std::numeric_limits<To>::min());
-    constexpr From high = static_cast<From>(std::numeric_limits<To>::max());
-    if (!(x > low)) return x <= low ? std::numeric_limits<To>::min() : To(0);  // To(0): NaN
-    return x >= high ? std::numeric_limits<To>::max() : static_cast<To>(x);
+    return saturated<To>(x);
   } else {
     return static_cast<To>(x);
   }

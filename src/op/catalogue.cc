@@ -24,7 +24,9 @@
 #include "op/fill.h"
 #include "op/flip.h"
 #include "op/fused_pointwise.h"
+#include "op/gather.h"
 #include "op/gelu.h"
+#include "op/group_norm.h"
 #include "op/gru.h"
 #include "op/layer_norm.h"
 #include "op/layer_norm_gradients.h"
@@ -77,6 +79,9 @@ std::span<const Op* const> catalogue() {
       &kLayerNormParameterGradient,
       &kLayerNormGradients,
       &kLayerNormGradientsAccumulate,
+      &kGroupNorm,
+      &kGroupNormSums,
+      &kGroupNormGradient,
       &kBatchNorm,
       &kBatchMoments,
       &kBatchNormApply,
@@ -148,6 +153,9 @@ std::span<const Op* const> catalogue() {
       &kEqualMask,
       &kGreaterMask,
       &kGreaterEqualMask,
+      &kFloorDivide,
+      &kMod,
+      &kPower,
       &kNegative,
       &kExp,
       &kLog,
@@ -158,11 +166,21 @@ std::span<const Op* const> catalogue() {
       &kAbs,
       &kSign,
       &kSoftplus,
+      &kExpm1,
+      &kSin,
+      &kCos,
+      &kFloor,
+      &kCeil,
+      &kTrunc,
+      &kRound,
       &kScale,
       &kFusedPointwise,
       &kReduceSum,
       &kReduceSumAccumulate,
       &kReduceMax,
+      &kReduceMin,
+      &kReduceProd,
+      &kReduceNorm,
       &kCast,
       &kReshape,
       &kTranspose,
@@ -183,6 +201,8 @@ std::span<const Op* const> catalogue() {
       &kEmbeddingGradient,
       &kEmbeddingGradientOnto,
       &kEmbeddingGradientAccumulate,
+      &kGather,
+      &kGatherGradient,
       &kConcatenate,
       &kSlice,
       &kSliceGradient,

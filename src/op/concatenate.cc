@@ -165,14 +165,6 @@ constexpr Variant kSliceVariants[] = {{"reference", DeviceKind::cpu, cpu::slice_
 constexpr Variant kSliceGradientVariants[] = {
     {"reference", DeviceKind::cpu, cpu::slice_gradient_reference}};
 
-// Counted from the front.
-int64_t front_axis(const char* op, const Tensor& x, int64_t axis) {
-  const int64_t rank = x.defined() ? x.shape().rank() : 0;
-  if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
-  throw UserError("[" + std::string(op) + "] expected an axis in [" + std::to_string(-rank) + ", " +
-                  std::to_string(rank) + "), received " + std::to_string(axis));
-}
-
 }  // namespace
 }  // namespace concatenate_op
 
@@ -215,20 +207,19 @@ Tensor concatenate(const Tensors& parts, int64_t axis) {
     throw UserError("[concatenate] expected at most 64 tensors, received " +
                     std::to_string(parts.size()) + "; concatenate in two steps");
   return apply(kConcatenate, parts,
-               {{"axis", concatenate_op::front_axis("concatenate", parts[0], axis)},
+               {{"axis", axis_of("concatenate", axis, parts[0].shape().rank())},
                 {"parts", static_cast<int64_t>(parts.size())}})[0];
 }
 
 Tensor slice(const Tensor& x, int64_t axis, Dim begin, Dim size) {
-  return apply(kSlice, {x},
-               {{"axis", concatenate_op::front_axis("slice", x, axis)},
-                {"begin", begin},
-                {"size", size}})[0];
+  return apply(
+      kSlice, {x},
+      {{"axis", axis_of("slice", axis, x.shape().rank())}, {"begin", begin}, {"size", size}})[0];
 }
 
 Tensor slice_gradient(const Tensor& dy, int64_t axis, Dim begin, Dim size) {
   return apply(kSliceGradient, {dy},
-               {{"axis", concatenate_op::front_axis("slice_gradient", dy, axis)},
+               {{"axis", axis_of("slice_gradient", axis, dy.shape().rank())},
                 {"begin", begin},
                 {"size", size}})[0];
 }

@@ -111,9 +111,9 @@ __global__ void cast_numbers(Dtype from, const void* x, Dtype to, void* y, int64
     store_number(to, load_number(from, x, i), y, i);
 }
 
-__global__ void fill_numbers(Dtype dtype, double value, void* y, int64_t total) {
+__global__ void fill_numbers(Dtype dtype, Number value, void* y, int64_t total) {
   for (int64_t i = thread_index(); i < total; i += thread_count())
-    store_number(dtype, {value, 0, false}, y, i);
+    store_number(dtype, value, y, i);
 }
 
 }  // namespace
@@ -135,7 +135,8 @@ std::unique_ptr<Kernel> cast(const PrepareCall& call) {
 std::unique_ptr<Kernel> fill(const PrepareCall& call) {
   const Dtype dtype = call.out[0].dtype;
   const int64_t total = call.out[0].elements();
-  const double value = call.attrs.real("value");
+  const Number value{call.attrs.real("value"), call.attrs.integer("exact", 0),
+                     call.attrs.has("exact")};
   return make_kernel(call, [=](const Launch& launch, void* const*, void* const* out, char*) {
     if (total > 0)
       fill_numbers<<<launch.blocks(total, 256), 256, 0, launch.stream>>>(dtype, value, out[0],

@@ -1,11 +1,10 @@
-// CPU kernels of embedding and its gradient.
+// CPU kernels of embedding and its gradient; its rows are picked as gather does.
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "op/embedding.h"
+#include "op/gather.h"
 #include "op/kernel.h"
 
 namespace pl::cpu {
@@ -85,35 +84,11 @@ std::unique_ptr<Kernel> gradient(const PrepareCall& call) {
       (size.depth + 1 + size.count) * static_cast<Bytes>(sizeof(int32_t)));
 }
 
-// Row by row; T only moves.
-template <class T>
-std::unique_ptr<Kernel> gather(const PrepareCall& call, T nan) {
-  const Size size{call.in[1].elements(), call.in[0].shape[0], call.in[0].shape[1]};
-  const int threads = call.backend.threads();
-  return make_kernel([=](void* const* in, void* const* out, void*) {
-    const T* table = static_cast<const T*>(in[0]);
-    const int32_t* indices = static_cast<const int32_t*>(in[1]);
-    T* y = static_cast<T*>(out[0]);
-    parallel_ranges(threads, size.count, size.count * size.width, [&](Dim begin, Dim end) {
-      for (Dim i = begin; i < end; ++i) {
-        T* row = y + i * size.width;
-        const Dim v = indices[i];
-        if (v >= 0 && v < size.depth)
-          std::copy(table + v * size.width, table + (v + 1) * size.width, row);
-        else
-          std::fill(row, row + size.width, nan);
-      }
-    });
-  });
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> embedding_reference(const PrepareCall& call) {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  if (call.in[0].dtype == Dtype::bfloat16) return gather(call, Bfloat16(kNan));
-  return dispatch_float(call.in[0].dtype,
-                        [&]<class T>() { return gather(call, static_cast<T>(kNan)); });
+  const Shape& table = call.in[0].shape;
+  return gather_kernel(call, {.size = table[0], .count = call.in[1].elements(), .inner = table[1]});
 }
 
 std::unique_ptr<Kernel> embedding_gradient_reference(const PrepareCall& call) {

@@ -1,107 +1,71 @@
-// CUDA kernels of embedding and its gradient. The gradient sorts the places of indices by row
-// (stable, by digits of eight bits), then sums each row's places in that order: no atomics on
-// floats, the same bits each time.
+// CUDA kernels of embedding, gather and their gradients. A gradient sorts the places of indices by
+// what they pick (stable, by digits of eight bits), then sums those of each row in that order: no
+// atomics on floats, the same bits each time.
 #include "op/cuda/columns-inl.cuh"
 #include "op/cuda/kernels.h"
+#include "op/cuda/sort-inl.cuh"
+#include "op/gather.h"
 
 namespace pl::cuda {
 namespace {
 
-template <class T>
-__global__ void gather_rows(const T* table, const int32_t* indices, T* y, int64_t count,
-                            int64_t depth, int64_t width) {
-  const T nan = static_cast<T>(nan_of(Wide<T>(0)));
+// The place that an index names; at least `size`, as an unsigned number, where it is outside.
+__device__ inline uint64_t picked_place(int64_t index, const GatherForm& f) {
+  return static_cast<uint64_t>(index < 0 && f.from_end ? index + f.size : index);
+}
+__device__ inline bool is_picked(uint64_t place, const GatherForm& f) {
+  return place < static_cast<uint64_t>(f.size);
+}
+
+template <class T, class I>
+__global__ void gather_rows(const T* x, const I* indices, T* y, T outside, GatherForm f,
+                            bool packs) {
   constexpr int kSize = Pack<T>::kSize;
-  const bool packs = width % kSize == 0;
-  const int64_t units = packs ? width / kSize : width;
-  for (int64_t i = thread_index(); i < count * units; i += thread_count()) {
-    const int64_t row = indices[i / units], at = i % units;
-    const bool known = row >= 0 && row < depth;
+  const int64_t units = packs ? f.inner / kSize : f.inner;
+  for (int64_t i = thread_index(); i < f.outer * f.count * units; i += thread_count()) {
+    const int64_t row = i / units, at = i % units, o = f.outer == 1 ? 0 : row / f.count;
+    const uint64_t place = picked_place(indices[row - o * f.count], f);
+    const bool known = is_picked(place, f);
+    const T* from = x + (o * f.size + (known ? static_cast<int64_t>(place) : 0)) * f.inner;
     if (packs) {
       Pack<T> pack;
-      if (known) pack = load_pack(table + row * width + at * kSize);
+      if (known) pack = load_pack(from + at * kSize);
       if (!known)
 #pragma unroll
-        for (int j = 0; j < kSize; ++j) pack.at[j] = nan;
+        for (int j = 0; j < kSize; ++j) pack.at[j] = outside;
       store_pack(y + i * kSize, pack);
     } else {
-      y[i] = known ? table[row * width + at] : nan;
+      y[i] = known ? from[at] : outside;
     }
   }
 }
 
-constexpr int kSortThreads = 1024, kSortWarps = kSortThreads / 32;
-constexpr int kDigits = 256;
+template <class T, class I>
+__global__ void gather_elements(const T* x, const I* indices, T* y, T outside, GatherForm f) {
+  for (int64_t e = thread_index(); e < f.outer * f.count * f.inner; e += thread_count()) {
+    const int64_t o = e / (f.count * f.inner), column = e % f.inner;
+    const uint64_t place = picked_place(indices[e], f);
+    y[e] = is_picked(place, f) ? x[(o * f.size + static_cast<int64_t>(place)) * f.inner + column]
+                            : outside;
+  }
+}
 
-// Keys are rows; those of indices that have none come last, as row `depth`.
-__global__ void sort_keys(const int32_t* indices, uint32_t* keys, uint32_t* places, int64_t count,
-                          int64_t depth) {
+// Keys are rows of x, or its elements where there is an index for each; those of indices outside
+// come last, as `depth`.
+template <class I>
+__global__ void pick_keys(const I* indices, uint32_t* keys, uint32_t* places, int64_t count,
+                          int64_t depth, GatherForm f) {
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
-    const int64_t row = indices[i];
-    keys[i] = static_cast<uint32_t>(row >= 0 && row < depth ? row : depth);
+    const int64_t row = f.each ? i / f.inner : i, o = f.outer == 1 ? 0 : row / f.count;
+    const uint64_t place = picked_place(indices[f.each ? i : row - o * f.count], f);
+    int64_t key = depth;
+    if (is_picked(place, f)) {
+      key = o * f.size + static_cast<int64_t>(place);
+      if (f.each) key = key * f.inner + i % f.inner;
+    }
+    keys[i] = static_cast<uint32_t>(key);
     places[i] = static_cast<uint32_t>(i);
   }
-}
-
-// How many of a chunk's keys have each digit: counts (digits, chunks).
-__global__ void __launch_bounds__(kSortThreads)
-    count_digits(const uint32_t* keys, uint32_t* counts, int64_t count, int shift) {
-  __shared__ uint32_t shared[kDigits];
-  if (threadIdx.x < kDigits) shared[threadIdx.x] = 0;
-  __syncthreads();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kSortThreads + threadIdx.x;
-  if (i < count) atomicAdd(&shared[(keys[i] >> shift) & (kDigits - 1)], 1u);
-  __syncthreads();
-  if (threadIdx.x < kDigits) counts[threadIdx.x * gridDim.x + blockIdx.x] = shared[threadIdx.x];
-}
-
-// counts[i] becomes the sum of those before it; one block.
-__global__ void __launch_bounds__(1024) sum_before(uint32_t* counts, int64_t total) {
-  __shared__ uint32_t warps[32];
-  __shared__ uint32_t before;
-  if (threadIdx.x == 0) before = 0;
-  for (int64_t first = 0; first < total; first += 1024) {
-    const int64_t i = first + threadIdx.x;
-    const uint32_t own = i < total ? counts[i] : 0;
-    uint32_t sum = own;
-    for (int step = 1; step < 32; step *= 2) {
-      const uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
-      if (threadIdx.x % 32 >= static_cast<unsigned>(step)) sum += other;
-    }
-    __syncthreads();
-    if (threadIdx.x % 32 == 31) warps[threadIdx.x / 32] = sum;
-    __syncthreads();
-    uint32_t start = before;
-    for (unsigned w = 0; w < threadIdx.x / 32; ++w) start += warps[w];
-    if (i < total) counts[i] = start + sum - own;
-    __syncthreads();
-    if (threadIdx.x == 1023) before = start + sum;
-  }
-}
-
-// Each key to its place: those with smaller digits, those of earlier chunks, those before it here.
-__global__ void __launch_bounds__(kSortThreads)
-    place_keys(const uint32_t* keys, const uint32_t* places, const uint32_t* starts,
-               uint32_t* sorted_keys, uint32_t* sorted_places, int64_t count, int shift) {
-  __shared__ uint16_t of_warp[kSortWarps][kDigits];
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  for (int k = static_cast<int>(threadIdx.x); k < kSortWarps * kDigits; k += kSortThreads)
-    (&of_warp[0][0])[k] = 0;
-  __syncthreads();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kSortThreads + threadIdx.x;
-  const bool exists = i < count;
-  const uint32_t key = exists ? keys[i] : 0;
-  // Lanes without a key have a digit that no other has.
-  const uint32_t digit = exists ? (key >> shift) & (kDigits - 1) : kDigits;
-  const uint32_t same = __match_any_sync(0xffffffffu, digit);
-  const uint32_t lane = threadIdx.x % 32, earlier = same & ((1u << lane) - 1);
-  if (exists && earlier == 0) of_warp[warp][digit] = static_cast<uint16_t>(__popc(same));
-  __syncthreads();
-  if (!exists) return;
-  uint32_t at = starts[digit * gridDim.x + blockIdx.x] + __popc(earlier);
-  for (int w = 0; w < warp; ++w) at += of_warp[w][digit];
-  sorted_keys[at] = key;
-  sorted_places[at] = places[i];
 }
 
 // first[v]: how many sorted keys are below v, for v in [0, depth].
@@ -208,53 +172,45 @@ __global__ void fill_unpicked(EmbeddingSums<In, Out> s) {
   }
 }
 
+// A gradient's indices pick rows of `width` among `depth`.
 struct EmbeddingForm {
+  explicit EmbeddingForm(const GatherForm& f)
+      : count(f.outer * f.count * (f.each ? f.inner : 1)),
+        depth(f.outer * f.size * (f.each ? f.inner : 1)),
+        width(f.each ? 1 : f.inner) {}
   int64_t count, depth, width;
-  int64_t chunks() const { return (count + kSortThreads - 1) / kSortThreads; }
-  int passes() const {
-    int bits = 1;
-    while (bits < 32 && (int64_t{1} << bits) <= depth) ++bits;
-    return (bits + 7) / 8;
-  }
   int64_t pieces() const { return (count + kPieceRows - 1) / kPieceRows; }
-  // uint32 elements: two lists of keys and places, counts, firsts.
-  int64_t words() const { return 4 * count + kDigits * chunks() + depth + 1; }
+  // uint32 elements: what sorting takes, and firsts.
+  int64_t words() const { return SortSpace::words(count) + depth + 1; }
 };
 
+// The last two operands are indices and dy.
 template <class In, class Out>
-std::unique_ptr<Kernel> embedding_gradient_kernel(const PrepareCall& call) {
+std::unique_ptr<Kernel> embedding_gradient_kernel(const PrepareCall& call, const GatherForm& g) {
   const size_t i = call.in.size() - 2;
-  const EmbeddingForm f{call.in[i].elements(), call.out[0].shape[0], call.out[0].shape[1]};
+  const EmbeddingForm f(g);
+  const bool wide_indices = call.in[i].dtype == Dtype::int64;
   if (f.count >= int64_t{1} << 32 || f.depth >= int64_t{1} << 31) return nullptr;
   const Bytes parts_at = align_up(f.words() * static_cast<Bytes>(sizeof(uint32_t)), 256);
   return make_kernel(
       call,
       [=](const Launch& launch, void* const* in, void* const* out, char* workspace) {
         if (f.depth * f.width == 0) return;
-        auto* keys = reinterpret_cast<uint32_t*>(workspace);
-        uint32_t *places = keys + f.count, *other_keys = places + f.count;
-        uint32_t *other_places = other_keys + f.count, *counts = other_places + f.count;
-        uint32_t* first = counts + kDigits * f.chunks();
-        const auto chunks = static_cast<unsigned>(f.chunks());
-        if (f.count > 0) {
-          sort_keys<<<launch.blocks(f.count, 256), 256, 0, launch.stream>>>(
-              input<int32_t>(in, static_cast<int>(i)), keys, places, f.count, f.depth);
-          for (int pass = 0; pass < f.passes(); ++pass) {
-            count_digits<<<chunks, kSortThreads, 0, launch.stream>>>(keys, counts, f.count,
-                                                                     8 * pass);
-            sum_before<<<1, 1024, 0, launch.stream>>>(counts, kDigits * f.chunks());
-            place_keys<<<chunks, kSortThreads, 0, launch.stream>>>(keys, places, counts, other_keys,
-                                                                   other_places, f.count, 8 * pass);
-            std::swap(keys, other_keys);
-            std::swap(places, other_places);
-          }
-        }
-        find_firsts<<<launch.blocks(f.depth + 1, 256), 256, 0, launch.stream>>>(keys, first,
-                                                                                f.count, f.depth);
+        SortSpace space(workspace, f.count);
+        auto* first = reinterpret_cast<uint32_t*>(workspace) + SortSpace::words(f.count);
+        auto make_keys = [&](const auto* indices) {
+          pick_keys<<<launch.blocks(f.count, 256), 256, 0, launch.stream>>>(
+              indices, space.keys, space.places, f.count, f.depth, g);
+        };
+        if (f.count > 0 && wide_indices) make_keys(input<int64_t>(in, static_cast<int>(i)));
+        if (f.count > 0 && !wide_indices) make_keys(input<int32_t>(in, static_cast<int>(i)));
+        space.sort(launch, digits_of(f.depth));
+        find_firsts<<<launch.blocks(f.depth + 1, 256), 256, 0, launch.stream>>>(
+            space.keys, first, f.count, f.depth);
         const EmbeddingSums<In, Out> sums{
-            .keys = keys,
+            .keys = space.keys,
             .first = first,
-            .places = places,
+            .places = space.places,
             .dy = input<In>(in, static_cast<int>(i) + 1),
             .onto = i == 1 ? input<Out>(in, 0) : nullptr,
             .out = output<Out>(out, 0),
@@ -278,29 +234,62 @@ std::unique_ptr<Kernel> embedding_gradient_kernel(const PrepareCall& call) {
       parts_at + f.pieces() * 2 * f.width * static_cast<Bytes>(sizeof(Wide<In>)));
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> embedding(const PrepareCall& call) {
-  const EmbeddingForm f{call.in[1].elements(), call.in[0].shape[0], call.in[0].shape[1]};
-  return dispatch_real(call.in[0].dtype, [&]<class T>() {
-    return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
-      if (f.count * f.width > 0)
-        gather_rows<T>
-            <<<launch.blocks(f.count * f.width / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
-                input<T>(in, 0), input<int32_t>(in, 1), output<T>(out, 0), f.count, f.depth,
-                f.width);
-    });
+template <class T, class I>
+std::unique_ptr<Kernel> gather_kernel(const PrepareCall& call, const GatherForm& f) {
+  const T outside = static_cast<T>(outside_bits(call.in[0].dtype, f.zeros));
+  const int64_t total = f.outer * f.count * f.inner;
+  const bool packs =
+      f.inner % Pack<T>::kSize == 0 &&
+      (f.inner == call.in[0].shape.back() || call.alignment() == kFullAlignment);
+  const int64_t units = packs ? total / Pack<T>::kSize : total;
+  return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+    if (total == 0) return;
+    if (f.each)
+      gather_elements<T, I><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
+          input<T>(in, 0), input<I>(in, 1), output<T>(out, 0), outside, f);
+    else
+      gather_rows<T, I><<<launch.blocks(units, 256), 256, 0, launch.stream>>>(
+          input<T>(in, 0), input<I>(in, 1), output<T>(out, 0), outside, f, packs);
   });
 }
 
-std::unique_ptr<Kernel> embedding_gradient(const PrepareCall& call) {
+std::unique_ptr<Kernel> gather_of(const PrepareCall& call, const GatherForm& f) {
+  return dispatch_size(call.in[0].dtype, [&]<class T>() {
+    return call.in[1].dtype == Dtype::int64 ? gather_kernel<T, int64_t>(call, f)
+                                            : gather_kernel<T, int32_t>(call, f);
+  });
+}
+
+std::unique_ptr<Kernel> gradient_of(const PrepareCall& call, const GatherForm& f) {
   const Dtype from = call.in.back().dtype, to = call.out[0].dtype;
   if (from == Dtype::bfloat16 && to == Dtype::float32)
-    return embedding_gradient_kernel<Bf16, float>(call);
+    return embedding_gradient_kernel<Bf16, float>(call, f);
   if (from == Dtype::float16 && to == Dtype::float32)
-    return embedding_gradient_kernel<Half, float>(call);
+    return embedding_gradient_kernel<Half, float>(call, f);
   if (from != to) return nullptr;
-  return dispatch_real(from, [&]<class T>() { return embedding_gradient_kernel<T, T>(call); });
+  return dispatch_real(from, [&]<class T>() { return embedding_gradient_kernel<T, T>(call, f); });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> embedding(const PrepareCall& call) {
+  const Shape& table = call.in[0].shape;
+  return gather_of(
+      call, {.size = table[0], .count = call.in[1].elements(), .inner = table[1]});
+}
+
+std::unique_ptr<Kernel> embedding_gradient(const PrepareCall& call) {
+  const Shape& table = call.out[0].shape;
+  const Dim count = call.in[call.in.size() - 2].elements();
+  return gradient_of(call, {.size = table[0], .count = count, .inner = table[1]});
+}
+
+std::unique_ptr<Kernel> gather(const PrepareCall& call) {
+  return gather_of(call, gather_form(call.in, call.out, call.attrs, false));
+}
+
+std::unique_ptr<Kernel> gather_gradient(const PrepareCall& call) {
+  return gradient_of(call, gather_form(call.in, call.out, call.attrs, true));
 }
 
 }  // namespace pl::cuda

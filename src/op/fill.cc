@@ -6,7 +6,8 @@ namespace pl {
 namespace fill_op {
 namespace {
 
-// No inputs. Attributes: shape, value, dtype; rows, 1 when shape[0] counts the batch's samples.
+// No inputs. Attributes: shape, value, dtype; exact, the value of an int64 that no float64 is;
+// rows, 1 when shape[0] counts the batch's samples.
 Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands("fill", 0, 0, in, attrs);
   const Dtype dtype = dtype_attr("fill", attrs);
@@ -51,8 +52,13 @@ const Op kFill{
     .samples = fill_op::samples,
 };
 
-Tensor fill(const Shape& shape, double value, Dtype dtype, bool rows) {
-  Attrs attrs{{"shape", shape.dims()}, {"value", value}, {"dtype", std::string(name_of(dtype))}};
+Tensor fill(const Shape& shape, Number value, Dtype dtype, bool rows) {
+  if (value.whole && dtype == Dtype::int32) value = value.as<int32_t>();
+  if (value.whole && dtype == Dtype::uint8) value = value.as<uint8_t>();
+  Attrs attrs{
+      {"shape", shape.dims()}, {"value", value.value}, {"dtype", std::string(name_of(dtype))}};
+  if (dtype == Dtype::int64 && value.whole && saturated<int64_t>(value.value) != value.exact)
+    attrs.set("exact", value.exact);
   if (rows) attrs.set("rows", int64_t{1});
   return apply(kFill, {}, std::move(attrs))[0];
 }

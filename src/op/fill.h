@@ -2,6 +2,7 @@
 // scope, and runs at once elsewhere.
 #pragma once
 
+#include "op/number.h"
 #include "op/op.h"
 
 namespace pl {
@@ -9,7 +10,7 @@ namespace pl {
 extern const Op kFill;
 
 // `rows`: dimension 0 counts the samples of the batch being traced.
-Tensor fill(const Shape& shape, double value, Dtype dtype = Dtype::float32, bool rows = false);
+Tensor fill(const Shape& shape, Number value, Dtype dtype = Dtype::float32, bool rows = false);
 
 namespace cpu {
 std::unique_ptr<Kernel> fill_reference(const PrepareCall&);

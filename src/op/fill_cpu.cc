@@ -23,20 +23,22 @@ std::unique_ptr<Kernel> filled(const PrepareCall& call, T value) {
 }  // namespace
 
 std::unique_ptr<Kernel> fill_reference(const PrepareCall& call) {
-  const double value = call.attrs.real("value");
+  const Attrs& attrs = call.attrs;
+  const Number value =
+      attrs.has("exact") ? Number(attrs.integer("exact")) : Number(attrs.real("value"));
   switch (call.out[0].dtype) {
     case Dtype::float32:
-      return filled(call, static_cast<float>(value));
+      return filled(call, value.as<float>());
     case Dtype::float64:
-      return filled(call, value);
+      return filled(call, value.as<double>());
     case Dtype::int32:
-      return filled(call, static_cast<int32_t>(value));
+      return filled(call, value.as<int32_t>());
     case Dtype::int64:
-      return filled(call, static_cast<int64_t>(value));
+      return filled(call, value.as<int64_t>());
     case Dtype::uint8:
-      return filled(call, static_cast<uint8_t>(value));
+      return filled(call, value.as<uint8_t>());
     case Dtype::boolean:
-      return filled(call, static_cast<uint8_t>(value != 0));
+      return filled(call, static_cast<uint8_t>(value.as<bool>()));
     default:
       return nullptr;
   }

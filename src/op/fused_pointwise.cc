@@ -75,6 +75,11 @@ std::vector<Sample> samples() {
       sample("swish_gradient",
              "sigmoid 0;multiply 1 2;multiply 1 0;scale 2 -1 1;multiply 2 5;multiply 4 6;add 3 7",
              {{4, 33}, {4, 33}}, 3),
+      sample("whole_numbers",
+             "expm1 0;sin 1;multiply 2 3;floor 0;ceil 1;add 5 6;cos 7;trunc 0;round 1;subtract 9 "
+             "10;mod 0 1;floor_divide 0 1;add 12 13;abs 0;power 15 1;add 4 8;add 17 11;add 18 "
+             "14;add 19 16",
+             {{4, 33}, {4, 33}}, 3),
       sample("column_scalar", "subtract 0 1;exp 3;divide 4 2;abs 5;sqrt 6", {{6, 5}, {6, 1}, {}},
              3),
       sample("middle", "multiply 0 1;negative 2;square 3;maximum 3 4", {{2, 3, 4}, {2, 1, 4}}, 3),

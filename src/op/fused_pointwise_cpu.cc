@@ -192,6 +192,12 @@ void run_tile_plain_two(const TileInstruction& made, const T* a, const T* b, T* 
       return binary.template operator()<Binary::greater_mask>();
     case TileOp::greater_equal_mask:
       return binary.template operator()<Binary::greater_equal_mask>();
+    case TileOp::floor_divide:
+      return binary.template operator()<Binary::floor_divide>();
+    case TileOp::mod:
+      return binary.template operator()<Binary::mod>();
+    case TileOp::power:
+      return binary.template operator()<Binary::power>();
     case TileOp::relu_gradient:
       return each(a, b, y, count, [](T p, T q) { return p > T(0) ? q : T(0); });
     case TileOp::leaky_relu_gradient:
@@ -226,6 +232,20 @@ void run_tile_plain_one(const TileInstruction& made, const T* a, T* y, Dim count
       return unary.template operator()<Unary::sign>();
     case TileOp::softplus:
       return unary.template operator()<Unary::softplus>();
+    case TileOp::expm1:
+      return unary.template operator()<Unary::expm1>();
+    case TileOp::sin:
+      return unary.template operator()<Unary::sin>();
+    case TileOp::cos:
+      return unary.template operator()<Unary::cos>();
+    case TileOp::floor:
+      return unary.template operator()<Unary::floor>();
+    case TileOp::ceil:
+      return unary.template operator()<Unary::ceil>();
+    case TileOp::trunc:
+      return unary.template operator()<Unary::trunc>();
+    case TileOp::round:
+      return unary.template operator()<Unary::round>();
     case TileOp::scale:
       return each(a, y, count, [=](T p) { return p * x + offset; });
     case TileOp::relu:

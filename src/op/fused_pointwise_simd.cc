@@ -7,11 +7,10 @@
 #define HWY_TARGET_INCLUDE "op/fused_pointwise_simd.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again.
-#include <cmath>
-
 #include "hwy/highway.h"
 #include "op/gelu.h"
 #include "op/pointwise.h"
+#include "op/tile_run.h"
 #include "tensor/bfloat16.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -125,9 +124,23 @@ void run_tile_simd(const TileInstruction& made, const float* a, const float* b, 
       return unary_tile(Unary::sigmoid, a, y, count);
     case TileOp::softplus:
       return unary_tile(Unary::softplus, a, y, count);
+    case TileOp::expm1:
+      return unary_tile(Unary::expm1, a, y, count);
+    case TileOp::floor:
+      return unary_tile(Unary::floor, a, y, count);
+    case TileOp::ceil:
+      return unary_tile(Unary::ceil, a, y, count);
+    case TileOp::trunc:
+      return unary_tile(Unary::trunc, a, y, count);
+    case TileOp::round:
+      return unary_tile(Unary::round, a, y, count);
     case TileOp::log:
-      for (Dim i = 0; i < count; ++i) y[i] = std::log(a[i]);
-      return;
+    case TileOp::sin:
+    case TileOp::cos:
+    case TileOp::floor_divide:
+    case TileOp::mod:
+    case TileOp::power:
+      return run_tile_plain(made, a, b, y, count);
     case TileOp::gelu:
       return gelu_tile(a, y, count, made.x != 0);
     case TileOp::gelu_gradient:

@@ -152,6 +152,7 @@ TEST(FusedPointwise, FunctionsAreAccurate) {
       {TileOp::exp, [](double x) { return std::exp(x); }},
       {TileOp::tanh, [](double x) { return std::tanh(x); }},
       {TileOp::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {TileOp::expm1, [](double x) { return std::expm1(x); }},
   };
   for (const Function& f : functions) {
     double worst = 0;

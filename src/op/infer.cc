@@ -20,6 +20,17 @@ void expect_operands(const char* op, size_t least, size_t most, const Metas& in,
   reject(op, expected + (most == 1 ? " operand" : " operands"), in, attrs);
 }
 
+int64_t axis_of(const char* op, int64_t axis, int rank) {
+  if (rank == 0)
+    throw UserError("[" + std::string(op) + "] expected no axis, received " + std::to_string(axis) +
+                    "; a tensor without dimensions has no axes");
+  const int64_t from_front = axis < 0 ? axis + rank : axis;
+  if (from_front < 0 || from_front >= rank)
+    throw UserError("[" + std::string(op) + "] expected an axis from " + std::to_string(-rank) +
+                    " to " + std::to_string(rank - 1) + ", received " + std::to_string(axis));
+  return from_front;
+}
+
 void expect_one_real(const char* op, const Metas& in, const Attrs& attrs) {
   expect_operands(op, 1, 1, in, attrs);
   if (!is_real(in[0].dtype)) reject(op, "a tensor of a floating dtype", in, attrs);

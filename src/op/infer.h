@@ -24,6 +24,9 @@ inline bool is_number(Dtype dtype) {
   return is_real(dtype) || dtype == Dtype::int32 || dtype == Dtype::int64;
 }
 
+// The axis counted from the front. Throws UserError "[op] expected an axis ...".
+int64_t axis_of(const char* op, int64_t axis, int rank);
+
 // One operand of dtype float32 or float64.
 void expect_one_real(const char* op, const Metas& in, const Attrs& attrs);
 

@@ -1,10 +1,17 @@
 #include "op/kernel_cache.h"
 
+#include <algorithm>
 #include <bit>
 #include <iterator>
 
+#include "backend/cpu/host_memory.h"
+#include "base/error.h"
+
 namespace pl {
 namespace {
+
+// From here on the system is asked: writing to more than there is ends the process, not the call.
+constexpr Bytes kLarge = kGiB;
 
 // Of a call's record itself: lists, metas, attributes.
 constexpr Bytes kRecordBytes = kKiB;
@@ -52,7 +59,28 @@ bool is_call(const KernelCache::Call& call, const Op& op, const Tensors& in, con
   return true;
 }
 
+// Of the results that get bytes of their own.
+Bytes made_by(const Op& op, const Metas& out) {
+  Bytes bytes = 0;
+  for (size_t o = 0; o < out.size(); ++o) {
+    auto is_operand = [&](const InOut& pair) { return pair.out == static_cast<int>(o); };
+    if (std::none_of(op.alias.begin(), op.alias.end(), is_operand) &&
+        std::none_of(op.next_version.begin(), op.next_version.end(), is_operand))
+      bytes += out[o].bytes();
+  }
+  return bytes;
+}
+
 }  // namespace
+
+void expect_room(Bytes bytes, const ValueMemory& memory) {
+  memory.expect(bytes);
+  if (bytes < kLarge || memory.space()) return;
+  if (const HostRoom room = host_room(); bytes > room.least())
+    throw DoesNotFit("[runtime] expected " + format_bytes(bytes) + " for a value, " +
+                     room.tightest() + " has room for " + format_bytes(room.least()) +
+                     "; let go of tensors or a tape (reset()), or compute in parts");
+}
 
 KernelCache::KernelCache(Backend& backend, std::shared_ptr<ValueMemory> memory, size_t most_calls,
                          Bytes most_bytes)
@@ -63,11 +91,13 @@ KernelCache::KernelCache(Backend& backend, std::shared_ptr<ValueMemory> memory, 
 
 KernelCache::~KernelCache() { clear(); }
 
-KernelCache::Found KernelCache::find(const Op& op, const Tensors& in, const Attrs& attrs) {
+KernelCache::Found KernelCache::find(const Op& op, const Tensors& in, const Attrs& attrs,
+                                     const ValueMemory& results) {
   const uint64_t hash = hash_of(op, in, attrs);
   const auto [first, last] = by_hash_.equal_range(hash);
   for (auto at = first; at != last; ++at) {
     if (!is_call(*at->second->call, op, in, attrs)) continue;
+    if (at->second->call->made >= kLarge) expect_room(at->second->call->made, results);
     calls_.splice(calls_.begin(), calls_, at->second);
     return calls_.front().call;
   }
@@ -76,6 +106,8 @@ KernelCache::Found KernelCache::find(const Op& op, const Tensors& in, const Attr
   call->attrs = attrs;
   for (const Tensor& tensor : in) call->in.push_back(tensor.meta());
   call->out = op.infer(call->in, attrs);
+  call->made = made_by(op, call->out);
+  expect_room(call->made, results);
   if (op.alias.empty()) call->kernel = prepare(op, {backend_, call->in, call->out, attrs});
   keep(hash, call);
   return call;

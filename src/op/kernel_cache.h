@@ -10,6 +10,9 @@
 
 namespace pl {
 
+// Throws DoesNotFit where the memory has no room for as many bytes.
+void expect_room(Bytes bytes, const ValueMemory& memory);
+
 class KernelCache {
  public:
   struct Call {
@@ -17,7 +20,7 @@ class KernelCache {
     Metas in, out;
     Attrs attrs;
     std::shared_ptr<Kernel> kernel;  // null where the op moves no bytes
-    Bytes charged = 0;
+    Bytes made = 0, charged = 0;     // of results that are no operand's bytes; of what is kept
   };
   using Found = std::shared_ptr<const Call>;
 
@@ -26,7 +29,8 @@ class KernelCache {
               Bytes most_bytes);
   ~KernelCache();
 
-  Found find(const Op& op, const Tensors& in, const Attrs& attrs);
+  // Throws DoesNotFit, with nothing prepared, where `results` has no room for what the op makes.
+  Found find(const Op& op, const Tensors& in, const Attrs& attrs, const ValueMemory& results);
   size_t size() const { return calls_.size(); }
   void clear();
 

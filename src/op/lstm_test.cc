@@ -8,7 +8,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
+#include "op/concatenate.h"
 #include "op/gru.h"
+#include "op/simple_rnn.h"
 #include "tests/counter_hash.h"
 
 namespace pl::lstm_test {
@@ -40,6 +42,31 @@ TEST(Lstm, BitsDoNotDependOnThreads) {
   }
   EXPECT_EQ(runs[0], runs[1]);
   EXPECT_EQ(runs[0], runs[2]);
+}
+
+// 13 samples of 83 units, which are two panels of weights, the second with a rest.
+TEST(SimpleRnn, BitsDoNotDependOnThreadsOrTheBatch) {
+  const Tensor z = hashed_reals(1, real({13, 9, 83}), 1), u = hashed_reals(2, real({83, 83}), -2);
+  const Tensor dh = hashed_reals(3, real({13, 9, 83}), 0);
+  auto run = [&](int threads, Dim part) {
+    CpuBackend backend(threads);
+    BackendScope scope(backend);
+    std::vector<float> all;
+    for (Dim first = 0; first < 13; first += part) {
+      const Dim count = std::min(part, 13 - first);
+      const Tensor h = apply(kSimpleRnn, {slice(z, 0, first, count), u})[0];
+      const Tensor dz =
+          apply(kSimpleRnnGradient, {h, u, slice(dh, 0, first, count)}, {{"dh", int64_t{1}}})[0];
+      for (const Tensor& tensor : {h, dz})
+        for (float value : values(tensor)) all.push_back(value);
+    }
+    return all;
+  };
+  EXPECT_EQ(run(1, 13), run(2, 13));
+  EXPECT_EQ(run(1, 13), run(3, 13));
+  const std::vector<float> whole = run(2, 13), parts = run(2, 4);
+  EXPECT_EQ(std::vector<float>(whole.begin(), whole.begin() + 4 * 9 * 83),
+            std::vector<float>(parts.begin(), parts.begin() + 4 * 9 * 83));
 }
 
 TEST(Lstm, OfOneUnitIsItsFormula) {

@@ -23,7 +23,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
                      b.text() + " " + attrs.print());
   };
   if (a.shape.rank() < 2 || b.shape.rank() < 2) throw bad("two matrices");
-  if (a.dtype != b.dtype || !is_real(a.dtype)) throw bad("one floating dtype");
+  if (a.dtype != b.dtype || !is_number(a.dtype)) throw bad("one dtype, floating, int32 or int64");
   checked("matmul", {a, b});
   const bool ta = attrs.integer("transpose_a", 0), tb = attrs.integer("transpose_b", 0);
   const bool sums = ta && !tb && (a.shape.rank() > 2 || b.shape.rank() > 2);
@@ -98,6 +98,13 @@ std::vector<Sample> samples() {
       {"sequence", {{cube(2, 4, 3)}, {meta(3, 5)}, {bias}}, {}},
       {"sequence_transpose_b", {{cube(2, 4, 3)}, {meta(5, 3)}}, {{"transpose_b", int64_t{1}}}},
       {"sequence_sum", {{cube(2, 4, 3)}, {cube(2, 4, 5)}}, {{"transpose_a", int64_t{1}}}},
+      {"int32", {{{Dtype::int32, {13, 9}}}, {{Dtype::int32, {9, 35}}}}, {}},
+      {"int64_transpose_both",
+       {{{Dtype::int64, {3, 8}}}, {{Dtype::int64, {5, 3}}}},
+       {{"transpose_a", int64_t{1}}, {"transpose_b", int64_t{1}}}},
+      {"int32_bias_relu",
+       {{{Dtype::int32, {7, 3}}}, {{Dtype::int32, {3, 5}}}, {{Dtype::int32, {5}}}},
+       {{"activation", std::string("relu")}}},
       {"mlp_b128", {{meta(128, 784)}, {meta(784, 512)}}, {}, 1e-5, true},
       {"mlp_b128_dw",
        {{meta(128, 784)}, {meta(128, 512)}},
@@ -132,6 +139,7 @@ std::vector<Sample> samples() {
 
 constexpr Variant kVariants[] = {
     {"onednn", DeviceKind::cpu, cpu::matmul_onednn},
+    {"integers", DeviceKind::cpu, cpu::matmul_integers},
     {"reference", DeviceKind::cpu, cpu::matmul_reference},
 };
 

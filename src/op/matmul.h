@@ -16,7 +16,8 @@ struct MatmulOptions {
   std::optional<Dtype> dtype = {};  // of the result: a's, or float32 for 16-bit operands
 };
 
-// a (M, K), b (K, N), each possibly transposed; bias (N,) may be undefined. Result (M, N).
+// a (M, K), b (K, N), each possibly transposed; bias (N,) may be undefined. Result (M, N). Reals,
+// int32 or int64; integers wrap.
 // a may also be (..., K), for a result (..., N); or, with transpose_a, (..., M) with b (..., N) of
 // the same leading dimensions, for a result (M, N) that sums over them.
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {},
@@ -32,6 +33,7 @@ Attrs matmul_attrs(const MatmulOptions& options, Dtype operands);
 
 namespace cpu {
 std::unique_ptr<Kernel> matmul_onednn(const PrepareCall&);
+std::unique_ptr<Kernel> matmul_integers(const PrepareCall&);
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall&);
 }  // namespace cpu
 

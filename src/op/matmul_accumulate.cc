@@ -13,6 +13,7 @@ Metas infer(const Metas& in, const Attrs& attrs) {
   expect_operands(kName, 3, 3, in, attrs);
   if (attrs.text("activation", "none") != "none")
     reject(kName, "a product without an activation", in, attrs);
+  if (!is_real(in[1].dtype)) reject(kName, "floating operands", in, attrs);
   Metas out = kMatmul.infer({in[1], in[2]}, attrs);
   if (in[0] != out[0]) reject(kName, "a sum that looks like the product", in, attrs);
   return out;
@@ -28,7 +29,9 @@ Cost cost(const Metas& in, const Metas& out, const Attrs& attrs) {
 std::vector<Sample> samples() {
   std::vector<Sample> list;
   for (Sample& sample : kMatmul.samples()) {
-    if (sample.in.size() != 2 || sample.attrs.has("activation")) continue;
+    if (sample.in.size() != 2 || sample.attrs.has("activation") ||
+        !is_floating(sample.in[0].meta.dtype))
+      continue;
     const Metas out = kMatmul.infer({sample.in[0].meta, sample.in[1].meta}, sample.attrs);
     sample.in.insert(sample.in.begin(), {out[0]});
     list.push_back(std::move(sample));

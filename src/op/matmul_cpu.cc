@@ -1,13 +1,15 @@
-// CPU kernels of matmul: oneDNN for float32 and bfloat16; a plain loop for the rest, and as the
-// reference.
+// CPU kernels of matmul: oneDNN for float32 and bfloat16, blocks for integers; a plain loop for the
+// rest, and as the reference.
 #include <algorithm>
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
+#include "op/integer_product.h"
 #include "op/kernel.h"
 #include "op/matmul.h"
 #include "op/matmul_onednn.h"
+#include "op/pointwise_math.h"
 #include "op/relu.h"
 
 namespace pl::cpu {
@@ -69,7 +71,9 @@ std::unique_ptr<Kernel> reference(const Form& f, int threads) {
         for (Dim k = 0; k < f.k; ++k) {
           const T left = a[i * a_row + k * a_col];
           const T* right = b + k * b_row;
-          for (Dim j = 0; j < f.n; ++j) row[j] += left * right[j * b_col];
+          for (Dim j = 0; j < f.n; ++j)
+            row[j] =
+                compute<Binary::add>(row[j], compute<Binary::multiply>(left, right[j * b_col]));
         }
         if (f.relu)
           for (Dim j = 0; j < f.n; ++j) row[j] = row[j] <= T(0) ? T(0) : row[j];
@@ -106,10 +110,22 @@ std::unique_ptr<Kernel> matmul_onednn(const PrepareCall& call) {
   return matmul_kernel(OnednnCall(backend, std::move(desc)), f.bias, std::move(relu));
 }
 
+std::unique_ptr<Kernel> matmul_integers(const PrepareCall& call) {
+  const Form f = matmul_form(call.in, call.attrs);
+  if (is_floating(call.in[0].dtype) || f.bias || f.relu) return nullptr;
+  const IntegerProduct product{call.in[0].dtype, f.m, f.n, f.k, f.transpose_a, f.transpose_b};
+  const int threads = call.backend.threads();
+  return make_kernel(
+      [=](void* const* in, void* const* out, void* workspace) {
+        product.run(threads, in[0], in[1], out[0], workspace);
+      },
+      product.workspace_bytes());
+}
+
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {
   const Form f = matmul_form(call.in, call.attrs);
-  return dispatch_float(call.in[0].dtype,
-                        [&]<class T>() { return reference<T>(f, call.backend.threads()); });
+  return dispatch_number(call.in[0].dtype,
+                         [&]<class T>() { return reference<T>(f, call.backend.threads()); });
 }
 
 }  // namespace pl::cpu

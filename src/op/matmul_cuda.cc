@@ -1,4 +1,4 @@
-// CUDA kernels of matmul and batch_matmul, by cuBLASLt.
+// CUDA kernels of matmul and batch_matmul, by cuBLASLt; of integers by our own.
 #include "backend/cuda/cuda_libraries.h"
 #include "op/batch_matmul.h"
 #include "op/cuda/kernel-inl.h"
@@ -231,6 +231,7 @@ class BatchMatmulCuda final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> matmul(const PrepareCall& call) {
+  if (!is_floating(call.in[0].dtype)) return integer_matmul(call);
   auto kernel =
       std::make_unique<MatmulCuda>(backend_of(call), call, matmul_form(call.in, call.attrs), false);
   return kernel->prepare(call.in[0].dtype) ? std::move(kernel) : nullptr;
@@ -255,6 +256,7 @@ std::unique_ptr<Kernel> matmul_gelu_gradient(const PrepareCall& call) {
 }
 
 std::unique_ptr<Kernel> batch_matmul(const PrepareCall& call) {
+  if (!is_floating(call.in[0].dtype)) return integer_batch_matmul(call);
   auto kernel = std::make_unique<BatchMatmulCuda>(
       backend_of(call), batch_matmul_form(call.in, call.attrs), call.out[0]);
   return kernel->prepare(call.in[0].dtype, call.alignment()) ? std::move(kernel) : nullptr;

@@ -11,6 +11,7 @@ Metas infer_as(const char* op, size_t most, const Metas& in, const Attrs& attrs)
   expect_operands(op, 3, most, in, attrs);
   if (attrs.has("activation") || attrs.integer("transpose_a", 0) || attrs.has("dtype"))
     reject(op, "rows times a matrix, without an activation", in, attrs);
+  if (!is_real(in[0].dtype)) reject(op, "floating operands", in, attrs);
   Metas plain{in[0], in[1]};
   if (in.size() > 3) plain.push_back(in[3]);
   Metas out = kMatmul.infer(plain, attrs);
@@ -42,7 +43,7 @@ std::vector<Sample> samples_of(bool with_bias) {
   for (Sample& sample : kMatmul.samples()) {
     const bool bias = sample.in.size() > 2;
     if (sample.benchmark || (bias && !with_bias) || sample.attrs.has("activation") ||
-        sample.attrs.integer("transpose_a", 0))
+        sample.attrs.integer("transpose_a", 0) || !is_floating(sample.in[0].meta.dtype))
       continue;
     Metas in;
     for (const SampleInput& input : sample.in) in.push_back(input.meta);

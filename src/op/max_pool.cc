@@ -2,24 +2,19 @@
 
 #include <algorithm>
 
+#include "op/cast.h"
 #include "op/infer.h"
 
 namespace pl {
 namespace max_pool_op {
 namespace {
 
-constexpr Dim kLargestWindow = 255;  // positions are bytes
-
-PoolForm form_of(const char* op, const Shape& x, const Metas& in, const Attrs& attrs) {
-  return pool_form(op, x, kLargestWindow, kLargestWindow, in, attrs);
-}
-
 Metas infer(const Metas& in, const Attrs& attrs) {
   const PoolForm f = max_pool_form(in, attrs);
-  return {{in[0].dtype, f.output()}, {Dtype::uint8, f.output()}};
+  return {{in[0].dtype, f.output()}, {max_pool_index(f), f.output()}};
 }
 
-// Inputs: index uint8 (B, OH, OW, C), dy (B, OH, OW, C).
+// Inputs: index (B, OH, OW, C), dy (B, OH, OW, C).
 Metas gradient_infer(const Metas& in, const Attrs& attrs) {
   const PoolForm f = max_pool_gradient_form(in, attrs);
   const Meta out{in[1].dtype, f.input()};
@@ -27,7 +22,7 @@ Metas gradient_infer(const Metas& in, const Attrs& attrs) {
 }
 
 Tensors gradient(const GradientCall& call) {
-  if (!call.dout[0].defined()) return Tensors(1);
+  if (!call.dout[0].defined() || !is_floating(call.in[0].dtype())) return Tensors(1);
   return {
       max_pool_gradient(call.out[1], call.dout[0], call.in[0].shape(), pool_options(call.attrs))};
 }
@@ -54,6 +49,8 @@ std::vector<PoolCase> cases() {
       {"2x2_same_odd", {2, 5, 7, 16}, {2, 2}, {2, 2}, "same"},
       {"3x3_stride2_explicit", {2, 8, 7, 18}, {3, 3}, {2, 2}, "explicit", false, {1, 1, 1, 1}},
       {"3x3_stride1_same", {2, 5, 6, 33}, {3, 3}, {1, 1}, "same"},
+      {"16x17_stride2", {1, 19, 23, 5}, {16, 17}, {2, 3}, "same"},
+      {"18x16_disjoint", {1, 37, 32, 18}, {18, 16}, {18, 16}},
       {"resnet_stem_b32", {32, 32, 32, 64}, {3, 3}, {2, 2}, "explicit", true, {1, 1, 1, 1}},
       {"mnist_cnn_1_b256", {256, 26, 26, 32}, {2, 2}, {2, 2}, "valid", true},
       {"mnist_cnn_2_b256", {256, 11, 11, 64}, {2, 2}, {2, 2}, "valid", true},
@@ -64,6 +61,9 @@ std::vector<Sample> samples() {
   std::vector<Sample> out;
   for (const PoolCase& c : cases())
     out.push_back({c.name, {{{Dtype::float32, c.x}}}, c.attrs(), 1e-6, c.benchmark});
+  const PoolCase whole{"integers", {2, 5, 7, 3}, {3, 2}, {2, 1}, "same"};
+  out.push_back({"int32", {{{Dtype::int32, whole.x}}}, whole.attrs()});
+  out.push_back({"bytes", {{{Dtype::uint8, whole.x}, Fill::bytes}}, whole.attrs()});
   return out;
 }
 
@@ -75,7 +75,7 @@ std::vector<Sample> gradient_samples() {
     const Shape y = infer({{Dtype::float32, c.x}}, attrs)[0].shape;
     attrs.set("input_shape", c.x.dims());
     out.push_back({c.name,
-                   {{{Dtype::uint8, y}, Fill::zeros}, {{Dtype::float32, y}}},
+                   {{infer({{Dtype::float32, c.x}}, attrs)[1], Fill::zeros}, {{Dtype::float32, y}}},
                    attrs,
                    1e-6,
                    c.benchmark});
@@ -97,24 +97,32 @@ constexpr Variant kGradientVariants[] = {
 
 PoolForm max_pool_form(const Metas& in, const Attrs& attrs) {
   expect_operands("max_pool", 1, 1, in, attrs);
-  if (!is_real(in[0].dtype)) reject("max_pool", "float32 or float64", in, attrs);
-  return max_pool_op::form_of("max_pool", in[0].shape, in, attrs);
+  if (!is_number(in[0].dtype) && in[0].dtype != Dtype::uint8)
+    reject("max_pool", "a floating dtype, int32, int64 or uint8", in, attrs);
+  return pool_form("max_pool", in[0].shape, in, attrs);
+}
+
+Dtype max_pool_index(const PoolForm& form) {
+  constexpr Dim kBytes = 255;
+  return form.window.h.kernel * form.window.w.kernel <= kBytes ? Dtype::uint8 : Dtype::int32;
 }
 
 PoolForm max_pool_gradient_form(const Metas& in, const Attrs& attrs) {
   const char* op = "max_pool_gradient";
   expect_operands(op, 2, 2, in, attrs);
-  if (in[0].dtype != Dtype::uint8 || !is_real(in[1].dtype) || in[0].shape != in[1].shape)
-    reject(op, "an uint8 index and a float32 or float64 dy of one shape", in, attrs);
+  if (!is_real(in[1].dtype) || in[0].shape != in[1].shape)
+    reject(op, "an index and a float32 or float64 dy of one shape", in, attrs);
   const Dim rows = in[1].shape.rank() > 0 ? in[1].shape[0] : 0;
-  const PoolForm f = max_pool_op::form_of(op, input_shape_of(op, rows, in, attrs), in, attrs);
+  const PoolForm f = pool_form(op, input_shape_of(op, rows, in, attrs), in, attrs);
   if (in[1].shape != f.output()) reject(op, "dy of shape " + f.output().text(), in, attrs);
+  if (in[0].dtype != max_pool_index(f))
+    reject(op, "an index of dtype " + std::string(name_of(max_pool_index(f))), in, attrs);
   return f;
 }
 
 const Op kMaxPool{
     .name = "max_pool",
-    .summary = "largest element of each window, and its position as a byte",
+    .summary = "largest element of each window, and its position: a byte, if the window allows",
     .infer = max_pool_op::infer,
     .gradient = max_pool_op::gradient,
     .rows = rows_map,
@@ -134,7 +142,8 @@ const Op kMaxPoolGradient{
 };
 
 MaxPoolResult max_pool_with_index(const Tensor& x, const PoolOptions& options) {
-  Tensors out = apply(kMaxPool, {x}, pool_attrs(options));
+  const bool flags = x.defined() && x.dtype() == Dtype::boolean;
+  Tensors out = apply(kMaxPool, {flags ? cast(x, Dtype::int32) : x}, pool_attrs(options));
   return {out[0], out[1]};
 }
 

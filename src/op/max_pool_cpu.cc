@@ -17,12 +17,12 @@ Span inside(const WindowAxis& a, Dim o) {
   return {std::max<Dim>(0, -start), std::min(a.kernel, a.in - start)};
 }
 
-template <class T>
+template <class T, class Index>
 std::unique_ptr<Kernel> forward(const PoolForm& f, int threads) {
   return make_kernel([f, threads](void* const* in, void* const* out, void*) {
     const T* x = static_cast<const T*>(in[0]);
     T* y = static_cast<T*>(out[0]);
-    uint8_t* index = static_cast<uint8_t*>(out[1]);
+    Index* index = static_cast<Index*>(out[1]);
     const auto& [h, w] = f.window;
     const Dim lines = f.batch * h.out;
     parallel_ranges(threads, lines, lines * w.out * f.channels, [&](Dim begin, Dim end) {
@@ -40,7 +40,7 @@ std::unique_ptr<Kernel> forward(const PoolForm& f, int threads) {
                 if (found && !(value > y[to] || value != value)) continue;
                 found = true;
                 y[to] = value;
-                index[to] = static_cast<uint8_t>(kh * w.kernel + kw);
+                index[to] = static_cast<Index>(kh * w.kernel + kw);
               }
           }
         }
@@ -49,10 +49,10 @@ std::unique_ptr<Kernel> forward(const PoolForm& f, int threads) {
 }
 
 // Adds each dy to the position its index names; a position on padding takes nothing.
-template <class T>
+template <class T, class Index>
 std::unique_ptr<Kernel> gradient(const PoolForm& f, int threads) {
   return make_kernel([f, threads](void* const* in, void* const* out, void*) {
-    const uint8_t* index = static_cast<const uint8_t*>(in[0]);
+    const Index* index = static_cast<const Index*>(in[0]);
     const T* dy = static_cast<const T*>(in[1]);
     T* dx = static_cast<T*>(out[0]);
     const auto& [h, w] = f.window;
@@ -77,14 +77,22 @@ std::unique_ptr<Kernel> gradient(const PoolForm& f, int threads) {
 
 std::unique_ptr<Kernel> max_pool_reference(const PrepareCall& call) {
   const PoolForm f = max_pool_form(call.in, call.attrs);
-  return dispatch_float(call.in[0].dtype,
-                        [&]<class T>() { return forward<T>(f, call.backend.threads()); });
+  const int threads = call.backend.threads();
+  auto body = [&]<class T>() {
+    return call.out[1].dtype == Dtype::uint8 ? forward<T, uint8_t>(f, threads)
+                                             : forward<T, int32_t>(f, threads);
+  };
+  if (call.in[0].dtype == Dtype::uint8) return body.template operator()<uint8_t>();
+  return dispatch_number(call.in[0].dtype, body);
 }
 
 std::unique_ptr<Kernel> max_pool_gradient_reference(const PrepareCall& call) {
   const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
-  return dispatch_float(call.in[1].dtype,
-                        [&]<class T>() { return gradient<T>(f, call.backend.threads()); });
+  const int threads = call.backend.threads();
+  return dispatch_float(call.in[1].dtype, [&]<class T>() {
+    return call.in[0].dtype == Dtype::uint8 ? gradient<T, uint8_t>(f, threads)
+                                            : gradient<T, int32_t>(f, threads);
+  });
 }
 
 }  // namespace pl::cpu

@@ -8,6 +8,7 @@
 // After foreach_target.h, which includes this file again.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "hwy/highway.h"
@@ -29,11 +30,10 @@ struct Patch {
 
 // Maxima of `channels` channels over a patch at x, and their window positions. The sizes of a 2x2
 // patch are known to the compiler.
-template <bool two_by_two>
-void pool_patch(const float* x, const Patch& p, Dim channels, float* y, uint8_t* index) {
+template <bool two_by_two, class Index>
+void pool_patch(const float* x, const Patch& p, Dim channels, float* y, Index* index) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<uint8_t, decltype(d)> du8;
   const Dim rows = two_by_two ? 2 : p.rows, cols = two_by_two ? 2 : p.cols;
   const Dim width = two_by_two ? 2 : p.width, first = two_by_two ? 0 : p.first;
   const Dim lanes = static_cast<Dim>(hn::Lanes(d));
@@ -51,7 +51,12 @@ void pool_patch(const float* x, const Patch& p, Dim channels, float* y, uint8_t*
         at = hn::IfThenElse(hn::RebindMask(di, larger), position, at);
       }
     hn::StoreU(best, d, y + c);
-    hn::StoreU(hn::DemoteTo(du8, at), du8, index + c);
+    if constexpr (std::is_same_v<Index, uint8_t>) {
+      const hn::Rebind<uint8_t, decltype(d)> du8;
+      hn::StoreU(hn::DemoteTo(du8, at), du8, index + c);
+    } else {
+      hn::StoreU(at, di, index + c);
+    }
   }
   for (; c < channels; ++c) {
     float best = x[c];
@@ -64,11 +69,12 @@ void pool_patch(const float* x, const Patch& p, Dim channels, float* y, uint8_t*
         at = first + r * width + k;
       }
     y[c] = best;
-    index[c] = static_cast<uint8_t>(at);
+    index[c] = static_cast<Index>(at);
   }
 }
 
-void pool_lines(const PoolForm& f, const float* x, float* y, uint8_t* index, Dim begin, Dim end) {
+template <class Index>
+void pool_lines_of(const PoolForm& f, const float* x, float* y, Index* index, Dim begin, Dim end) {
   const WindowAxis &h = f.window.h, &w = f.window.w;
   const Dim pitch = w.in * f.channels;
   const bool two_by_two = h.kernel == 2 && w.kernel == 2;
@@ -84,11 +90,18 @@ void pool_lines(const PoolForm& f, const float* x, float* y, uint8_t* index, Dim
       const float* from = rows + (left + first_col) * f.channels;
       const Dim to = (line * w.out + ow) * f.channels;
       if (two_by_two && patch.rows == 2 && patch.cols == 2)
-        pool_patch<true>(from, patch, f.channels, y + to, index + to);
+        pool_patch<true, Index>(from, patch, f.channels, y + to, index + to);
       else
-        pool_patch<false>(from, patch, f.channels, y + to, index + to);
+        pool_patch<false, Index>(from, patch, f.channels, y + to, index + to);
     }
   }
+}
+
+void pool_lines(const PoolForm& f, const float* x, float* y, void* index, Dim begin, Dim end) {
+  if (max_pool_index(f) == Dtype::uint8)
+    pool_lines_of(f, x, y, static_cast<uint8_t*>(index), begin, end);
+  else
+    pool_lines_of(f, x, y, static_cast<int32_t*>(index), begin, end);
 }
 
 // dx[c] = dy[c] where index[c] is `position`, else 0.
@@ -218,15 +231,14 @@ std::unique_ptr<Kernel> max_pool_simd(const PrepareCall& call) {
   return make_kernel([=](void* const* in, void* const* out, void*) {
     const float* x = static_cast<const float*>(in[0]);
     float* y = static_cast<float*>(out[0]);
-    uint8_t* index = static_cast<uint8_t*>(out[1]);
     parallel_ranges(threads, lines, work, [&](Dim begin, Dim end) {
-      HWY_DYNAMIC_DISPATCH(pool_lines)(f, x, y, index, begin, end);
+      HWY_DYNAMIC_DISPATCH(pool_lines)(f, x, y, out[1], begin, end);
     });
   });
 }
 
 std::unique_ptr<Kernel> max_pool_gradient_simd(const PrepareCall& call) {
-  if (call.in[1].dtype != Dtype::float32) return nullptr;
+  if (call.in[1].dtype != Dtype::float32 || call.in[0].dtype != Dtype::uint8) return nullptr;
   const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
   const int64_t lines = f.batch * f.window.h.out, work = call.out[0].elements();
   const int threads = call.backend.threads();

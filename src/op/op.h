@@ -167,6 +167,10 @@ const Op& get_op(std::string_view name);   // throws InternalError when unknown
 // without operands, when a Recorder is in scope), and runs at once otherwise.
 Tensors apply(const Op& op, Tensors in, Attrs attrs = {});
 
+// Throws DoesNotFit where an op with these operands would run at once and has no room for values
+// like these.
+void expect_room(const Metas& values, const Tensors& operands);
+
 // The first variant for the backend's device that supports the call. `only` (tests) picks one by
 // name.
 std::unique_ptr<Kernel> prepare(const Op& op, const PrepareCall& call, const char* only = nullptr);

@@ -4,20 +4,10 @@
 // symbols they are recorded, as all ops.
 #pragma once
 
-#include <concepts>
-
+#include "op/number.h"
 #include "op/op.h"
 
 namespace pl {
-
-// A plain number as an operand; whole ones leave integer tensors integers.
-struct Number {
-  template <class T>
-  requires(std::integral<T> || std::floating_point<T>) Number(T number)
-      : value(static_cast<double>(number)), whole(std::integral<T>) {}
-  double value;
-  bool whole;
-};
 
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator+(const Tensor& a, Number b);
@@ -68,7 +58,7 @@ inline Tensor& operator/=(Tensor& a, Number b) { return a = a / b; }
 // What operands of two dtypes meet in: the wider of two floats or of two integers, the float of a
 // float and an integer; booleans and bytes count as int32.
 Dtype common_dtype(Dtype a, Dtype b);
-// The dtype of `x` as an operand beside a number.
+// The dtype of `x` as an operand beside a number: int64 beside one that no int32 is.
 Dtype common_dtype(Dtype x, Number number);
 
 }  // namespace pl

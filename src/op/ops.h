@@ -12,20 +12,29 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "op/operators.h"
 
 namespace pl {
 
-// A value: a number, a vector or a matrix.
+// A value: a number, a vector or a matrix. Whole numbers are exact in int64 and wrap in what is
+// narrower.
 Tensor constant(Number value, Dtype dtype = Dtype::float32);
-Tensor constant(std::initializer_list<double> values, Dtype dtype = Dtype::float32);
-Tensor constant(std::initializer_list<std::initializer_list<double>> rows,
+Tensor constant(std::initializer_list<Number> values, Dtype dtype = Dtype::float32);
+Tensor constant(std::initializer_list<std::initializer_list<Number>> rows,
                 Dtype dtype = Dtype::float32);
 Tensor constant(const std::vector<double>& values, const Shape& shape,
                 Dtype dtype = Dtype::float32);
+template <std::same_as<int64_t> T>
+Tensor constant(const std::vector<T>& values, const Shape& shape, Dtype dtype = Dtype::int64);
 // The element of a value that has one, and all of them.
 double item(const Tensor& value);
 std::vector<double> to_vector(const Tensor& value);
+// The same as integers, exact beyond 2^53 too: item<int64_t>(x). Floats lose their fractions.
+template <std::same_as<int64_t> T>
+T item(const Tensor& value);
+template <std::same_as<int64_t> T>
+std::vector<T> to_vector(const Tensor& value);
 
 namespace ops {
 
@@ -57,7 +66,7 @@ class Operand {
   Tensor tensor_;
   std::optional<Number> number_;
 };
-Dtype common_dtype(const Operand& a, const Operand& b);  // numbers alone: float32 or int32
+Dtype common_dtype(const Operand& a, const Operand& b);  // numbers alone: float32 or integers
 
 // Element by element.
 Tensor add(const Operand& a, const Operand& b);
@@ -65,19 +74,26 @@ Tensor subtract(const Operand& a, const Operand& b);
 Tensor multiply(const Operand& a, const Operand& b);
 Tensor divide(const Operand& a, const Operand& b);
 Tensor true_divide(const Operand& a, const Operand& b);
-Tensor floor_divide(const Operand& a, const Operand& b);
-Tensor mod(const Operand& a, const Operand& b);  // the sign of b
+Tensor floor_divide(const Operand& a, const Operand& b);  // of integers by 0: 0
+Tensor mod(const Operand& a, const Operand& b);           // the sign of b; of integers by 0: 0
 Tensor maximum(const Operand& a, const Operand& b);
 Tensor minimum(const Operand& a, const Operand& b);
-// NaN where x is negative and the power no whole number. The gradient at 0 is 0.
+// NaN where x is negative and the power no whole number. Integers stay integers and wrap; below 0,
+// a power that is a number is refused, and elsewhere the result is 0 (but for x of 1 and -1).
 Tensor power(const Operand& x, const Operand& power);
-inline Tensor pow(const Operand& x, const Operand& exponent) { return ops::power(x, exponent); }
+inline Tensor pow(const Operand& x, const Operand& exponent) {
+  const WordScope word("pow");
+  return ops::power(x, exponent);
+}
 Tensor squared_difference(const Operand& a, const Operand& b);
 Tensor clip(const Tensor& x, const Operand& least, const Operand& most);
 
 Tensor negative(const Tensor& x);
 Tensor abs(const Tensor& x);
-inline Tensor absolute(const Tensor& x) { return ops::abs(x); }
+inline Tensor absolute(const Tensor& x) {
+  const WordScope word("absolute");
+  return ops::abs(x);
+}
 Tensor sign(const Tensor& x);
 Tensor square(const Tensor& x);
 Tensor sqrt(const Tensor& x);
@@ -89,12 +105,12 @@ Tensor log(const Tensor& x);
 Tensor log1p(const Tensor& x);
 Tensor log2(const Tensor& x);
 Tensor log10(const Tensor& x);
-Tensor sin(const Tensor& x);  // |x| up to some thousands
+Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor softplus(const Tensor& x);
-Tensor relu(const Tensor& x);
+Tensor relu(const Tensor& x);  // integers stay integers
 Tensor floor(const Tensor& x);
 Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);  // halves to even numbers
@@ -143,26 +159,29 @@ Tensor moveaxis(const Tensor& x, int64_t source, int64_t destination);
 Tensor expand_dims(const Tensor& x, int64_t axis);
 Tensor squeeze(const Tensor& x, const Axis& axis = {});
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
-Tensor concatenate(const Tensors& parts, int64_t axis = -1);
+Tensor concatenate(const Tensors& parts, int64_t axis = -1);  // of several dtypes too
 Tensor stack(const Tensors& parts, int64_t axis = 0);
 Tensors unstack(const Tensor& x, int64_t axis = 0);
 Tensors split(const Tensor& x, int64_t sections, int64_t axis = 0);
 // Elements [start, start + size) along each axis; a size of -1: all that are left.
 Tensor slice(const Tensor& x, const std::vector<Dim>& start, const std::vector<Dim>& size);
+// Elements by number along an axis. In these words alone, numbers below 0 count from the end. One
+// that is outside after that is an error where values are taken on the processor; in a graph and on
+// a device it gives NaN, of integers the least, of bytes 255, of booleans true, and no gradient.
 Tensor take(const Tensor& x, int64_t index, int64_t axis);  // x[:, index]; without that axis
-// Rows by number, int32; x[indices] along the axis. A number outside gives NaN.
+// x[:, indices]: their dimensions take the axis's place.
 Tensor take(const Tensor& x, const Tensor& indices, int64_t axis);
-// x[..., indices[...]] along the last axis: indices (..., N).
+// x[i, indices[i, j]]: an index for each element; the other dimensions broadcast.
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis = -1);
 Tensor repeat(const Tensor& x, int64_t times, int64_t axis);
 Tensor tile(const Tensor& x, const std::vector<int64_t>& repeats);
 Tensor roll(const Tensor& x, int64_t shift, int64_t axis);
-// {before, behind} for each axis.
-Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, double value = 0);
+// {before, behind} for each axis, neither negative.
+Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, Number value = 0);
 
 Tensor flip(const Tensor& x, const Axis& axis = {});
 
-// Order along an axis. Equal elements stay in their order, NaN comes last.
+// Order along an axis, of any dtype. Equal elements stay in their order; NaN is the largest.
 Tensor argsort(const Tensor& x, int64_t axis = -1);  // int32
 Tensor sort(const Tensor& x, int64_t axis = -1);
 struct TopK {
@@ -172,10 +191,11 @@ TopK top_k(const Tensor& x, int64_t k);  // of the last axis
 
 // Products: matrices in the last two dimensions, the others broadcast; vectors as rows or columns.
 Tensor matmul(const Tensor& a, const Tensor& b);
-Tensor dot(const Tensor& a, const Tensor& b);
+Tensor dot(const Tensor& a, const Tensor& b);  // matmul, or a product with one number
 Tensor outer(const Tensor& a, const Tensor& b);
 // "bij,bjk->bik", "...d,de->...e", "ij->ji", "ij->": letters that the result lacks are summed over.
-// Without "->" the result has the letters that occur once, in their order.
+// Without "->" the result has the letters that occur once, in their order. A letter twice in an
+// operand stands for its diagonal: "ii->i", "ii->".
 Tensor einsum(const std::string& equation, const Tensors& operands);
 
 Tensor softmax(const Tensor& x, int64_t axis = -1);
@@ -188,10 +208,10 @@ Tensor stop_gradient(const Tensor& x);
 
 Tensor zeros(const Shape& shape, Dtype dtype = Dtype::float32);
 Tensor ones(const Shape& shape, Dtype dtype = Dtype::float32);
-Tensor full(const Shape& shape, double value, Dtype dtype = Dtype::float32);
+Tensor full(const Shape& shape, Number value, Dtype dtype = Dtype::float32);
 Tensor zeros_like(const Tensor& x);
 Tensor ones_like(const Tensor& x);
-Tensor full_like(const Tensor& x, double value);
+Tensor full_like(const Tensor& x, Number value);
 Tensor arange(Dim stop, Dtype dtype = Dtype::int32);
 Tensor linspace(double start, double stop, Dim num, Dtype dtype = Dtype::float32);  // both ends
 Tensor eye(Dim n, Dtype dtype = Dtype::float32);

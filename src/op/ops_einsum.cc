@@ -1,9 +1,11 @@
 // ops::einsum: letters of each operand to transposes, sums and one product for every two operands.
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "op/batch_matmul.h"
 #include "op/cast.h"
+#include "op/concatenate.h"
 #include "op/matmul.h"
 #include "op/ops_parts.h"
 #include "op/pointwise.h"
@@ -25,8 +27,9 @@ struct Lettered {
 
   Dim size(char letter) const { return tensor.shape()[static_cast<int>(letters.find(letter))]; }
   Dim size(const std::string& of) const {
+    constexpr Dim kTooMany = std::numeric_limits<Dim>::max();
     Dim product = 1;
-    for (char letter : of) product *= size(letter);
+    for (char letter : of) product = checked_mul(product, size(letter)).value_or(kTooMany);
     return product;
   }
 };
@@ -48,11 +51,67 @@ std::string written_out(const std::string& equation, std::string part, int rank)
   return part.replace(dots, 3, digits);
 }
 
-void check_letters(const std::string& equation, const std::string& letters) {
-  for (size_t i = 0; i < letters.size(); ++i)
-    if (!std::isalnum(static_cast<unsigned char>(letters[i])) ||
-        has(letters.substr(i + 1), letters[i]))
-      refuse(equation, "letters, each once in a part");
+// Of an operand, or of the result, where each letter is once.
+void check_part(const std::string& equation, std::string part, bool result) {
+  if (const size_t dots = part.find("..."); dots != std::string::npos) part.erase(dots, 3);
+  for (size_t i = 0; i < part.size(); ++i) {
+    if (!std::isalpha(static_cast<unsigned char>(part[i])))
+      refuse(equation, "letters and at most one '...' in a part");
+    if (result && part.find(part[i], i + 1) != std::string::npos)
+      refuse(equation, "letters, each once in the result");
+  }
+}
+
+// The diagonal of each letter that is there twice.
+Lettered diagonal(const std::string& equation, Lettered x) {
+  for (size_t i = 0; i < x.letters.size();) {
+    const char letter = x.letters[i];
+    const size_t again = x.letters.find(letter, i + 1);
+    if (again == std::string::npos) {
+      ++i;
+      continue;
+    }
+    const auto axis = static_cast<int>(i), other = static_cast<int>(again);
+    const Dim n = x.tensor.shape()[axis];
+    const auto longer = checked_mul(n, n + 1);
+    if (x.tensor.shape()[other] != n || !longer)
+      refuse(equation,
+             "equal sizes of '" + std::string(1, letter) + "' in " + x.tensor.meta().text());
+    std::vector<int64_t> order;
+    std::vector<Dim> dims;
+    for (int d = 0; d < x.tensor.shape().rank(); ++d) {
+      if (d == axis || d == other) continue;
+      order.push_back(d);
+      dims.push_back(x.tensor.shape()[d]);
+    }
+    order.insert(order.end(), {axis, other});
+    const auto last = static_cast<int64_t>(dims.size());
+    auto in_front = [&](std::vector<Dim> behind) {
+      behind.insert(behind.begin(), dims.begin(), dims.end());
+      return behind;
+    };
+    // With n zeros behind, the matrix as rows of n + 1: the first column is the diagonal.
+    const Tensor flat = pl::reshape(pl::transpose(x.tensor, order), in_front({n * n}));
+    const Tensor rows = pl::reshape(slice_gradient(flat, last, 0, *longer), in_front({n, n + 1}));
+    x.tensor = pl::reshape(pl::slice(rows, last + 1, 0, 1), in_front({n}));
+    x.letters.erase(again, 1);
+    x.letters.erase(i, 1);
+    x.letters += letter;
+  }
+  return x;
+}
+
+// What a letter stands for; operands may have 1 in place of it.
+Dim size_named(const std::string& equation, const std::vector<Lettered>& list, char letter) {
+  Dim size = 1;
+  for (const Lettered& operand : list) {
+    if (!has(operand.letters, letter) || operand.size(letter) == 1) continue;
+    if (size != 1 && size != operand.size(letter))
+      refuse(equation, "one size of '" + std::string(1, letter) + "', not " + std::to_string(size) +
+                           " and " + std::to_string(operand.size(letter)));
+    size = operand.size(letter);
+  }
+  return size;
 }
 
 // Summed over what `keep` does not have.
@@ -86,7 +145,7 @@ void drop_ones(Lettered& x, const Lettered& other) {
 }
 
 // The product of two, with the letters that `keep` has.
-Lettered product(const std::string& equation, Lettered a, Lettered b, const std::string& keep) {
+Lettered product(Lettered a, Lettered b, const std::string& keep) {
   drop_ones(a, b);
   drop_ones(b, a);
   a = reduced(a, keep + b.letters);
@@ -94,9 +153,6 @@ Lettered product(const std::string& equation, Lettered a, Lettered b, const std:
   std::string batch, summed, left, right;
   for (char letter : a.letters) {
     const bool both = has(b.letters, letter);
-    if (both && a.size(letter) != b.size(letter))
-      refuse(equation, "equal sizes of '" + std::string(1, letter) + "' in " +
-                           a.tensor.meta().text() + " and " + b.tensor.meta().text());
     (!both ? left : has(keep, letter) ? batch : summed) += letter;
   }
   for (char letter : b.letters)
@@ -119,10 +175,9 @@ Lettered product(const std::string& equation, Lettered a, Lettered b, const std:
   return {pl::reshape(z, dims), batch + left + right};
 }
 
-// The letters of the result, where the equation does not say.
-std::string implied(const std::vector<Lettered>& operands) {
-  std::string all, digits, once;
-  for (const Lettered& operand : operands) all += operand.letters;
+// The letters of the result, where the equation does not say; `all`: of all operands.
+std::string implied(const std::string& all) {
+  std::string digits, once;
   for (char digit : std::string("9876543210"))
     if (has(all, digit)) digits += digit;
   for (char letter : all)
@@ -136,6 +191,7 @@ std::string implied(const std::vector<Lettered>& operands) {
 }  // namespace
 
 Tensor einsum(const std::string& equation, const Tensors& operands) {
+  const WordScope word("einsum");
   std::string text;
   for (char letter : equation)
     if (letter != ' ') text += letter;
@@ -150,37 +206,45 @@ Tensor einsum(const std::string& equation, const Tensors& operands) {
   }
   if (parts.size() != operands.size() || operands.empty())
     refuse(equation, "a part for each of " + std::to_string(operands.size()) + " operands");
-  Dtype dtype = Dtype::float32;
-  bool floats = false;
-  for (const Tensor& operand : operands)
-    if (is_floating(operand.dtype())) {
-      dtype = floats ? pl::common_dtype(dtype, operand.dtype()) : operand.dtype();
-      floats = true;
-    }
+  Dtype dtype = Dtype::int32;
+  for (const Tensor& operand : operands) dtype = pl::common_dtype(dtype, operand.dtype());
   std::vector<Lettered> list;
+  std::string all;
   int most = 0;  // dimensions of an ellipsis
   for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string letters = written_out(equation, parts[i], operands[i].shape().rank());
-    check_letters(equation, letters);
+    check_part(equation, parts[i], false);
+    const std::string letters = written_out(equation, parts[i], rank_of(operands[i]));
+    all += letters;
     if (has(parts[i], '.'))
       most =
           std::max(most, static_cast<int>(letters.size()) - static_cast<int>(parts[i].size()) + 3);
-    list.push_back({pl::cast(operands[i], dtype), letters});
+    list.push_back({operands[i], letters});
   }
-  const std::string given = arrow == std::string::npos ? implied(list) : text.substr(arrow + 2);
-  const int named = static_cast<int>(given.size()) - (has(given, '.') ? 3 : 0);
-  const std::string result = has(given, '.') ? written_out(equation, given, named + most) : given;
-  check_letters(equation, result);
+  std::string result = implied(all);
+  if (arrow != std::string::npos) {
+    result = text.substr(arrow + 2);
+    check_part(equation, result, true);
+    if (has(result, '.'))
+      result = written_out(equation, result, static_cast<int>(result.size()) - 3 + most);
+  }
+  std::vector<Dim> dims;
+  for (char letter : result) {
+    if (!has(all, letter)) refuse(equation, "letters of operands in the result");
+    dims.push_back(size_named(equation, list, letter));
+  }
+  for (char letter : all) size_named(equation, list, letter);
+  expect_result({dtype, Shape(std::move(dims))}, operands);
+  for (Lettered& operand : list) {
+    operand.tensor = pl::cast(operand.tensor, dtype);
+    operand = diagonal(equation, operand);
+  }
   Lettered so_far = list[0];
   for (size_t i = 1; i < list.size(); ++i) {
     std::string keep = result;
     for (size_t later = i + 1; later < list.size(); ++later) keep += list[later].letters;
-    so_far = product(equation, so_far, list[i], keep);
+    so_far = product(so_far, list[i], keep);
   }
-  so_far = reduced(so_far, result);
-  for (char letter : result)
-    if (!has(so_far.letters, letter)) refuse(equation, "letters of operands in the result");
-  return ordered(so_far, result);
+  return ordered(reduced(so_far, result), result);
 }
 
 }  // namespace pl::ops

@@ -21,20 +21,13 @@ Tensor meet(const Operand& a, const Operand& b, Tensor (*run)(const Tensor&, con
             bool real = false) {
   Dtype dtype = common_dtype(a, b);
   if (real && !is_floating(dtype)) dtype = Dtype::float32;
+  expect_met(a.tensor(), b.tensor(), dtype);
   return run(a.in(dtype), b.in(dtype));
 }
 
-// Numbers whose magnitude this is have no fraction.
-double whole_from(Dtype dtype) { return dtype == Dtype::float64 ? 0x1p52 : 0x1p23; }
-
-// Runs `run` on x in a dtype that can count, and gives x back where it has no fraction, NaN and
-// infinities included.
-template <class F>
-Tensor to_whole(const Tensor& given, const F& run) {
-  if (!is_floating(given.dtype())) return given;
-  const Tensor x = pl::cast(given, wide(given.dtype()));
-  const Tensor cut = pl::cast(pl::cast(x, Dtype::int64), x.dtype());
-  return pl::cast(where(pl::abs(x) < whole_from(x.dtype()), run(x, cut), x), given.dtype());
+// f of reals; integers are whole.
+Tensor whole(const Tensor& x, Tensor (*f)(const Tensor&)) {
+  return x.defined() && !is_floating(x.dtype()) ? x : f(x);
 }
 
 // By squaring; power > 0.
@@ -47,62 +40,23 @@ Tensor whole_power(const Tensor& x, int64_t power) {
   return result;
 }
 
-// e^(power * log x) where x > 0.
-Tensor any_power(const Tensor& x, const Operand& power) {
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor positive = x > 0;
-  const Tensor p = power.in(x.dtype());
-  const Tensor at_zero =
-      where(p > 0, 0, where(p < 0, std::numeric_limits<double>::infinity(), 1.0));
-  return where(positive, pl::exp(pl::multiply(p, pl::log(where(positive, x, 1)))),
-               where(x == 0, at_zero, nan));
-}
-
-// The sine by its series, between -pi/2 and pi/2.
-Tensor sine_series(const Tensor& r) {
-  const int terms = r.dtype() == Dtype::float64 ? 11 : 7;
-  const Tensor squared = pl::square(r);
-  double factor = 1;
-  std::vector<double> factors;
-  for (int i = 0; i < terms; ++i) {
-    factors.push_back(factor);
-    factor /= -(2.0 * i + 2) * (2.0 * i + 3);
-  }
-  Tensor sum = scale(squared, factors.back(), factors[factors.size() - 2]);
-  for (size_t i = factors.size() - 2; i-- > 0;)
-    sum = scale(pl::multiply(sum, squared), 1, factors[i]);
-  return pl::multiply(r, sum);
-}
-
-// sin(x), or sin(x + pi / 2).
-Tensor sine(const Tensor& given, bool quarter) {
-  const Tensor in = real(given), x = pl::cast(in, wide(in.dtype()));
-  constexpr double pi = std::numbers::pi, high = 3.140625, low = pi - high;
-  // With k * pi taken off the angle, of which pi / 2 then is a part.
-  const double half = quarter ? 0.5 : 0;
-  const Tensor k = ops::stop_gradient(round(scale(x, 1 / pi, half)));
-  const Tensor steps = half == 0 ? k : scale(k, 1, -half);
-  const Tensor r = pl::add(pl::add(x, scale(steps, -high)), scale(steps, -low));
-  const Tensor odd = pl::subtract(k, scale(floor(scale(k, 0.5)), 2));
-  return pl::cast(pl::multiply(sine_series(r), scale(odd, -2, 1)), in.dtype());
-}
-
 }  // namespace
 
 Tensor Operand::in(Dtype dtype) const {
-  return number_ ? fill({}, number_->value, dtype) : pl::cast(tensor_, dtype);
+  if (number_) return fill({}, *number_, dtype);
+  return tensor_.defined() ? pl::cast(tensor_, dtype) : tensor_;  // an op refuses an empty one
 }
 
 Dtype common_dtype(const Operand& a, const Operand& b) {
   if (a.number() && b.number())
-    return a.number()->whole && b.number()->whole ? Dtype::int32 : Dtype::float32;
+    return pl::common_dtype(pl::common_dtype(Dtype::int32, *a.number()), *b.number());
   if (a.number()) return pl::common_dtype(b.tensor().dtype(), *a.number());
   if (b.number()) return pl::common_dtype(a.tensor().dtype(), *b.number());
   return pl::common_dtype(a.tensor().dtype(), b.tensor().dtype());
 }
 
 Tensor number(const Tensor& x, bool real) {
-  if (!x.defined()) return pl::negative(x);  // throws
+  if (!x.defined()) return x;  // the op refuses it
   if (real && !is_floating(x.dtype())) return pl::cast(x, Dtype::float32);
   return is_number(x.dtype()) ? x : pl::cast(x, Dtype::int32);
 }
@@ -130,43 +84,51 @@ Tensor divide(const Operand& a, const Operand& b) {
   if (b.number() && !a.number()) return a.tensor() / *b.number();
   return meet(a, b, pl::divide, true);
 }
-Tensor true_divide(const Operand& a, const Operand& b) { return divide(a, b); }
-Tensor floor_divide(const Operand& a, const Operand& b) {
-  const Dtype dtype = common_dtype(a, b);
-  if (is_floating(dtype)) return floor(divide(a, b));
-  return pl::cast(floor(pl::divide(a.in(Dtype::float64), b.in(Dtype::float64))), dtype);
+Tensor true_divide(const Operand& a, const Operand& b) {
+  const WordScope word("true_divide");
+  return divide(a, b);
 }
-Tensor mod(const Operand& a, const Operand& b) {
-  return subtract(a, multiply(floor_divide(a, b), b));
-}
+Tensor floor_divide(const Operand& a, const Operand& b) { return meet(a, b, pl::floor_divide); }
+Tensor mod(const Operand& a, const Operand& b) { return meet(a, b, pl::mod); }
 Tensor maximum(const Operand& a, const Operand& b) { return meet(a, b, pl::maximum); }
 Tensor minimum(const Operand& a, const Operand& b) { return meet(a, b, pl::minimum); }
 Tensor squared_difference(const Operand& a, const Operand& b) {
+  const WordScope word("squared_difference");
   const Tensor difference = subtract(a, b);
   return pl::multiply(difference, difference);
 }
 Tensor clip(const Tensor& x, const Operand& least, const Operand& most) {
+  const WordScope word("clip");
   return minimum(maximum(x, least), most);
 }
 
 Tensor power(const Operand& base, const Operand& power) {
-  constexpr double kMost = 1024;  // multiplications
-  Dtype dtype = common_dtype(base, power);
+  const WordScope word("power");
+  constexpr double kMost = 16;  // whole numbers by multiplications, whose errors add up
+  const Dtype dtype = common_dtype(base, power);
   if (power.number()) {
     const double p = power.number()->value;
+    if (!is_floating(dtype) && p < 0)
+      throw UserError("[power] expected a power of at least 0 of integers, received " +
+                      std::to_string(static_cast<int64_t>(p)) + "; cast them to a floating dtype");
     const Tensor x = base.in(dtype);
     if (p == 0) return ones_like(x);
-    if (p == std::floor(p) && std::abs(p) <= kMost) {
-      const Tensor whole = whole_power(x, static_cast<int64_t>(std::abs(p)));
-      return p > 0 ? whole : reciprocal(whole);
+    if (p == -1) return reciprocal(x);
+    if (p == 0.5) {  // -infinity has one too, and -0 is 0: where adds it
+      constexpr double infinity = std::numeric_limits<double>::infinity();
+      const Tensor below = x == -infinity;
+      return where(below, infinity, pl::sqrt(where(below, 1, x)));
     }
-    if (p == 0.5) return pl::sqrt(real(x));
+    if (is_floating(dtype) && p == std::floor(p) && p > 0 && p <= kMost)
+      return whole_power(x, static_cast<int64_t>(p));
   }
-  if (!is_floating(dtype)) dtype = Dtype::float32;
-  return any_power(base.in(dtype), power);
+  return meet(base, power, pl::power);
 }
 
-Tensor negative(const Tensor& x) { return -x; }
+Tensor negative(const Tensor& x) {
+  const WordScope word("negative");
+  return -x;
+}
 Tensor abs(const Tensor& x) {
   const Tensor in = number(x);
   return is_floating(in.dtype()) ? pl::abs(in) : pl::maximum(in, -in);
@@ -180,85 +142,105 @@ Tensor square(const Tensor& x) {
   return is_floating(in.dtype()) ? pl::square(in) : pl::multiply(in, in);
 }
 Tensor sqrt(const Tensor& x) { return pl::sqrt(real(x)); }
-Tensor rsqrt(const Tensor& x) { return 1 / pl::sqrt(real(x)); }
-Tensor reciprocal(const Tensor& x) { return 1 / x; }
-Tensor exp(const Tensor& x) { return pl::exp(real(x)); }
-// Near 0 too: tanh(x / 2) * (e^x + 1).
-Tensor expm1(const Tensor& x) {
-  const Tensor in = real(x);
-  return pl::multiply(pl::tanh(scale(in, 0.5)), scale(pl::exp(in), 1, 1));
+Tensor rsqrt(const Tensor& x) {
+  const WordScope word("rsqrt");
+  return 1 / pl::sqrt(real(x));
 }
+Tensor reciprocal(const Tensor& x) {
+  const WordScope word("reciprocal");
+  return 1 / x;
+}
+Tensor exp(const Tensor& x) { return pl::exp(real(x)); }
+Tensor expm1(const Tensor& x) { return pl::expm1(real(x)); }
 Tensor log(const Tensor& x) { return pl::log(real(x)); }
 // Near 0 too: what 1 + x lost in rounding is added again.
 Tensor log1p(const Tensor& x) {
+  const WordScope word("log1p");
   const Tensor in = real(x), small = pl::minimum(in, fill({}, 1e9, in.dtype()));
   const Tensor sum = scale(small, 1, 1);
   const Tensor lost = pl::divide(pl::subtract(small, scale(sum, 1, -1)), sum);
   return pl::add(pl::log(scale(in, 1, 1)), ops::stop_gradient(where(in > -1, lost, 0)));
 }
-Tensor log2(const Tensor& x) { return scale(ops::log(x), 1 / std::numbers::ln2); }
-Tensor log10(const Tensor& x) { return scale(ops::log(x), 1 / std::numbers::ln10); }
-Tensor sin(const Tensor& x) { return sine(x, false); }
-Tensor cos(const Tensor& x) { return sine(x, true); }
+Tensor log2(const Tensor& x) {
+  const WordScope word("log2");
+  return scale(ops::log(x), 1 / std::numbers::ln2);
+}
+Tensor log10(const Tensor& x) {
+  const WordScope word("log10");
+  return scale(ops::log(x), 1 / std::numbers::ln10);
+}
+Tensor sin(const Tensor& x) { return pl::sin(real(x)); }
+Tensor cos(const Tensor& x) { return pl::cos(real(x)); }
 Tensor tanh(const Tensor& x) { return pl::tanh(real(x)); }
 Tensor sigmoid(const Tensor& x) { return pl::sigmoid(real(x)); }
 Tensor softplus(const Tensor& x) { return pl::softplus(real(x)); }
-Tensor relu(const Tensor& x) { return pl::relu(real(x)); }
+Tensor relu(const Tensor& x) {
+  const WordScope word("relu");
+  const Tensor in = number(x);
+  return is_floating(in.dtype()) ? pl::relu(in) : maximum(in, 0);
+}
 
-Tensor trunc(const Tensor& x) {
-  return to_whole(x, [](const Tensor&, const Tensor& cut) { return cut; });
-}
-Tensor floor(const Tensor& x) {
-  return to_whole(x, [](const Tensor& in, const Tensor& cut) {
-    return pl::subtract(cut, greater_mask(cut, in));
-  });
-}
-Tensor ceil(const Tensor& x) {
-  return to_whole(
-      x, [](const Tensor& in, const Tensor& cut) { return pl::add(cut, greater_mask(in, cut)); });
-}
-Tensor round(const Tensor& x) {
-  return to_whole(x, [](const Tensor& in, const Tensor&) {
-    const Tensor up = scale(in, 1, 0.5), whole = floor(up);
-    const Tensor odd = pl::subtract(whole, scale(floor(scale(whole, 0.5)), 2));
-    return pl::subtract(whole, pl::multiply(odd, equal_mask(up, whole)));
-  });
-}
+Tensor floor(const Tensor& x) { return pl::floor(real(x)); }
+Tensor ceil(const Tensor& x) { return pl::ceil(real(x)); }
+Tensor trunc(const Tensor& x) { return whole(x, pl::trunc); }
+Tensor round(const Tensor& x) { return whole(x, pl::round); }
 
 Tensor equal(const Operand& a, const Operand& b) {
+  const WordScope word("equal");
   return pl::cast(meet(a, b, equal_mask), Dtype::boolean);
 }
-Tensor not_equal(const Operand& a, const Operand& b) { return !equal(a, b); }
-Tensor less(const Operand& a, const Operand& b) { return greater(b, a); }
-Tensor less_equal(const Operand& a, const Operand& b) { return greater_equal(b, a); }
+Tensor not_equal(const Operand& a, const Operand& b) {
+  const WordScope word("not_equal");
+  return !equal(a, b);
+}
+Tensor less(const Operand& a, const Operand& b) {
+  const WordScope word("less");
+  return greater(b, a);
+}
+Tensor less_equal(const Operand& a, const Operand& b) {
+  const WordScope word("less_equal");
+  return greater_equal(b, a);
+}
 Tensor greater(const Operand& a, const Operand& b) {
+  const WordScope word("greater");
   return pl::cast(meet(a, b, greater_mask), Dtype::boolean);
 }
 Tensor greater_equal(const Operand& a, const Operand& b) {
+  const WordScope word("greater_equal");
   return pl::cast(meet(a, b, greater_equal_mask), Dtype::boolean);
 }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return a && b; }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return a || b; }
-Tensor logical_not(const Tensor& x) { return !x; }
-Tensor isnan(const Tensor& x) { return x != x; }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  const WordScope word("logical_and");
+  return a && b;
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  const WordScope word("logical_or");
+  return a || b;
+}
+Tensor logical_not(const Tensor& x) {
+  const WordScope word("logical_not");
+  return !x;
+}
+Tensor isnan(const Tensor& x) {
+  const WordScope word("isnan");
+  return x != x;
+}
 Tensor isfinite(const Tensor& x) {
+  const WordScope word("isfinite");
   const Tensor in = number(x), none = pl::subtract(in, in);
   return none == none;
 }
-Tensor isinf(const Tensor& x) { return !(isnan(x) || isfinite(x)); }
+Tensor isinf(const Tensor& x) {
+  const WordScope word("isinf");
+  return !(isnan(x) || isfinite(x));
+}
 
 Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
+  const WordScope word("where");
   const bool logical = !a.number() && !b.number() && a.tensor().dtype() == Dtype::boolean &&
                        b.tensor().dtype() == Dtype::boolean;
   const Dtype dtype = common_dtype(a, b);
-  const Tensor truth = pl::cast(condition, Dtype::boolean), mask = pl::cast(truth, dtype);
-  if (!is_floating(dtype)) {
-    const Tensor chosen =
-        pl::add(pl::multiply(mask, a.in(dtype)), pl::multiply(1 - mask, b.in(dtype)));
-    return logical ? pl::cast(chosen, Dtype::boolean) : chosen;
-  }
-  Shape shape = mask.shape(), wider;
-  bool rows = false;
+  Shape shape = condition.shape(), wider;
   auto widen = [&](const Shape& other) {
     if (!broadcast_shapes(shape, other, &wider))
       throw UserError("[where] expected shapes that broadcast, received " + shape.text() + " and " +
@@ -267,6 +249,14 @@ Tensor where(const Tensor& condition, const Operand& a, const Operand& b) {
   };
   if (!a.number()) widen(a.tensor().shape());
   if (!b.number()) widen(b.tensor().shape());
+  expect_result({dtype, shape}, {condition, a.tensor(), b.tensor()});
+  const Tensor truth = pl::cast(condition, Dtype::boolean), mask = pl::cast(truth, dtype);
+  if (!is_floating(dtype)) {
+    const Tensor chosen =
+        pl::add(pl::multiply(mask, a.in(dtype)), pl::multiply(1 - mask, b.in(dtype)));
+    return logical ? pl::cast(chosen, Dtype::boolean) : chosen;
+  }
+  bool rows = false;
   for (const Tensor* tensor : {&mask, &a.tensor(), &b.tensor()})
     rows = rows || (tensor->defined() && carries_rows(*tensor) &&
                     tensor->shape().rank() == shape.rank() && tensor->shape()[0] == shape[0]);

@@ -1,91 +1,20 @@
-// Functions of ops.h about shapes, and values from numbers.
+// Functions of ops.h about shapes.
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
+#include "op/broadcast.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
 #include "op/concatenate.h"
-#include "op/embedding.h"
 #include "op/fill.h"
+#include "op/infer.h"
 #include "op/one_hot.h"
 #include "op/ops_parts.h"
-#include "op/pointwise.h"
-#include "op/reduce.h"
-#include "op/relu.h"
 #include "op/reshape.h"
-#include "op/scale.h"
 #include "op/transpose.h"
 
-namespace pl {
-namespace {
-
-// The value of `dtype` with these elements.
-Tensor value_of(const std::vector<double>& values, const Shape& shape, Dtype dtype) {
-  if (static_cast<int64_t>(values.size()) != shape.elements())
-    throw UserError("[constant] expected " + std::to_string(shape.elements()) +
-                    " numbers for shape " + shape.text() + ", received " +
-                    std::to_string(values.size()));
-  Tensor result({dtype, shape});
-  for (size_t i = 0; i < values.size(); ++i) switch (dtype) {
-      case Dtype::float32:
-        result.data_as<float>()[i] = static_cast<float>(values[i]);
-        break;
-      case Dtype::float64:
-        result.data_as<double>()[i] = values[i];
-        break;
-      case Dtype::int32:
-        result.data_as<int32_t>()[i] = static_cast<int32_t>(values[i]);
-        break;
-      case Dtype::int64:
-        result.data_as<int64_t>()[i] = static_cast<int64_t>(values[i]);
-        break;
-      case Dtype::uint8:
-        result.data_as<uint8_t>()[i] = static_cast<uint8_t>(values[i]);
-        break;
-      case Dtype::boolean:
-        result.data_as<uint8_t>()[i] = values[i] != 0;
-        break;
-      case Dtype::bfloat16:
-      case Dtype::float16:
-        throw UserError("[constant] expected float32, float64, integers or bool, received " +
-                        std::string(name_of(dtype)) + "; cast it");
-    }
-  return result;
-}
-
-}  // namespace
-
-Tensor constant(Number value, Dtype dtype) { return value_of({value.value}, {}, dtype); }
-Tensor constant(std::initializer_list<double> values, Dtype dtype) {
-  return value_of(values, {static_cast<Dim>(values.size())}, dtype);
-}
-Tensor constant(std::initializer_list<std::initializer_list<double>> rows, Dtype dtype) {
-  std::vector<double> values;
-  const size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
-  for (const auto& row : rows) {
-    if (row.size() != columns)
-      throw UserError("[constant] expected rows of one length, received " +
-                      std::to_string(columns) + " and " + std::to_string(row.size()));
-    values.insert(values.end(), row);
-  }
-  return value_of(values, {static_cast<Dim>(rows.size()), static_cast<Dim>(columns)}, dtype);
-}
-Tensor constant(const std::vector<double>& values, const Shape& shape, Dtype dtype) {
-  return value_of(values, shape, dtype);
-}
-
-std::vector<double> to_vector(const Tensor& value) {
-  value.data();  // a symbol is refused
-  const Tensor wide = cast(value, Dtype::float64);
-  return {wide.data_as<double>(), wide.data_as<double>() + wide.meta().elements()};
-}
-double item(const Tensor& value) {
-  if (value.defined() && value.meta().elements() != 1)
-    throw UserError("[item] expected one element, received " + value.meta().text());
-  return to_vector(value)[0];
-}
-
-namespace ops {
+namespace pl::ops {
 namespace {
 
 std::vector<int64_t> in_order(int rank) {
@@ -95,28 +24,98 @@ std::vector<int64_t> in_order(int rank) {
 }
 
 // `value` along an axis of what x is like elsewhere.
-Tensor filled_like(const Tensor& x, int64_t axis, Dim size, double value) {
+Tensor filled_like(const Tensor& x, int64_t axis, Dim size, Number value) {
   Shape shape = x.shape();
   shape[static_cast<int>(axis)] = size;
   return fill(shape, value, x.dtype(), axis != 0 && carries_rows(x));
 }
 
+std::string text_of(const std::vector<int64_t>& list) {
+  std::string text;
+  for (int64_t one : list) text += (text.empty() ? "" : ", ") + std::to_string(one);
+  return "{" + text + "}";
+}
+
+// One behind the other, in the dtype that all meet in.
+Tensor joined(Tensors parts, int64_t axis) {
+  Dtype dtype = parts[0].dtype();
+  Shape shape = parts[0].shape();
+  Dim& size = shape[static_cast<int>(axis)];
+  Dim all = 0;
+  for (const Tensor& part : parts) {
+    if (rank_of(part) == shape.rank()) size = part.shape()[static_cast<int>(axis)];
+    const auto sum = checked_add(all, size);
+    if (part.shape() != shape || !sum)
+      throw UserError("[concatenate] expected parts alike but for the axis, received " +
+                      parts[0].meta().text() + " and " + part.meta().text());
+    all = *sum;
+    if (part.dtype() != dtype) dtype = pl::common_dtype(dtype, part.dtype());
+  }
+  size = all;
+  expect_result({dtype, shape}, parts);
+  for (Tensor& part : parts) part = pl::cast(part, dtype);
+  constexpr size_t kAtOnce = 64;
+  while (parts.size() > kAtOnce) {
+    Tensors fewer;
+    for (size_t i = 0; i < parts.size(); i += kAtOnce) {
+      const auto first = parts.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto count = static_cast<std::ptrdiff_t>(std::min(kAtOnce, parts.size() - i));
+      fewer.push_back(pl::concatenate(Tensors(first, first + count), axis));
+    }
+    parts = std::move(fewer);
+  }
+  return pl::concatenate(parts, axis);
+}
+
+// As many tensors as an axis is long or more: not without bound where they hold nothing.
+void expect_parts(int64_t count, const Tensor& x) {
+  constexpr int64_t kMost = 1 << 16;
+  if (count > std::max(kMost, x.meta().elements()))
+    throw UserError("[split] expected at most " + std::to_string(kMost) + " empty parts of " +
+                    x.meta().text() + ", received " + std::to_string(count));
+}
+
 }  // namespace
 
+int rank_of(const Tensor& x) {
+  if (!x.defined())
+    throw UserError("[ops] expected a tensor for every operand, received an empty one");
+  return x.shape().rank();
+}
+
+void expect_result(const Meta& result, const Tensors& operands) {
+  expect_room(checked("ops", {result}), operands);
+}
+
+void expect_met(const Tensor& a, const Tensor& b, Dtype dtype) {
+  Shape shape;
+  if (!a.defined() || !b.defined() || (a.dtype() == dtype && b.dtype() == dtype)) return;
+  if (broadcast_shapes(a.shape(), b.shape(), &shape)) expect_result({dtype, shape}, {a, b});
+}
+
 Tensor reshape(const Tensor& x, const std::vector<Dim>& shape) { return pl::reshape(x, shape); }
-Tensor ravel(const Tensor& x) { return pl::reshape(x, {-1}); }
+Tensor ravel(const Tensor& x) {
+  const WordScope word("ravel");
+  return pl::reshape(x, {-1});
+}
 Tensor transpose(const Tensor& x, const std::vector<int64_t>& axes) {
-  return pl::transpose(x, axes);
+  const WordScope word("transpose");
+  const int rank = rank_of(x);
+  std::vector<int64_t> from_front;
+  for (int64_t axis : axes) from_front.push_back(axis_of("transpose", axis, rank));
+  return pl::transpose(x, std::move(from_front));
 }
 Tensor swapaxes(const Tensor& x, int64_t a, int64_t b) {
-  const int rank = x.shape().rank();
+  const WordScope word("swapaxes");
+  const int rank = rank_of(x);
   std::vector<int64_t> axes = in_order(rank);
   std::swap(axes[static_cast<size_t>(axis_of("swapaxes", a, rank))],
             axes[static_cast<size_t>(axis_of("swapaxes", b, rank))]);
   return pl::transpose(x, axes);
 }
 Tensor moveaxis(const Tensor& x, int64_t source, int64_t destination) {
-  const int rank = x.shape().rank();
+  const WordScope word("moveaxis");
+  const int rank = rank_of(x);
   std::vector<int64_t> axes = in_order(rank);
   const int64_t from = axis_of("moveaxis", source, rank);
   axes.erase(axes.begin() + from);
@@ -124,12 +123,15 @@ Tensor moveaxis(const Tensor& x, int64_t source, int64_t destination) {
   return pl::transpose(x, axes);
 }
 Tensor expand_dims(const Tensor& x, int64_t axis) {
+  const WordScope word("expand_dims");
+  const int rank = rank_of(x);
   std::vector<Dim> dims = x.shape().dims();
-  dims.insert(dims.begin() + axis_of("expand_dims", axis, x.shape().rank() + 1), 1);
+  dims.insert(dims.begin() + axis_of("expand_dims", axis, rank + 1), 1);
   return pl::reshape(x, std::move(dims));
 }
 Tensor squeeze(const Tensor& x, const Axis& axis) {
-  const int rank = x.shape().rank();
+  const WordScope word("squeeze");
+  const int rank = rank_of(x);
   std::vector<bool> gone(static_cast<size_t>(rank), false);
   for (int64_t one : axes_of("squeeze", axis, rank)) {
     const Dim size = x.shape()[static_cast<int>(one)];
@@ -144,106 +146,132 @@ Tensor squeeze(const Tensor& x, const Axis& axis) {
   return pl::reshape(x, std::move(dims));
 }
 Tensor broadcast_to(const Tensor& x, const Shape& shape) { return pl::broadcast_to(x, shape); }
-Tensor concatenate(const Tensors& parts, int64_t axis) { return pl::concatenate(parts, axis); }
+Tensor concatenate(const Tensors& parts, int64_t axis) {
+  const WordScope word("concatenate");
+  if (parts.empty()) throw UserError("[concatenate] expected at least one tensor, received none");
+  return joined(parts, axis_of("concatenate", axis, rank_of(parts[0])));
+}
 Tensor stack(const Tensors& parts, int64_t axis) {
+  const WordScope word("stack");
+  if (parts.empty()) throw UserError("[stack] expected at least one tensor, received none");
+  const int64_t at = axis_of("stack", axis, rank_of(parts[0]) + 1);
   Tensors grown;
-  for (const Tensor& part : parts) grown.push_back(expand_dims(part, axis));
-  return pl::concatenate(grown, axis);
+  for (const Tensor& part : parts) {
+    rank_of(part);
+    if (part.shape() != parts[0].shape())
+      throw UserError("[stack] expected parts of one shape, received " + parts[0].meta().text() +
+                      " and " + part.meta().text());
+    grown.push_back(expand_dims(part, at));
+  }
+  return joined(std::move(grown), at);
 }
 Tensors unstack(const Tensor& x, int64_t axis) {
+  const WordScope word("unstack");
   Tensors parts;
-  const int64_t at = axis_of("unstack", axis, x.shape().rank());
-  for (Dim i = 0; i < x.shape()[static_cast<int>(at)]; ++i) parts.push_back(take(x, i, at));
+  const int64_t at = axis_of("unstack", axis, rank_of(x));
+  const Dim count = x.shape()[static_cast<int>(at)];
+  expect_parts(count, x);
+  for (Dim i = 0; i < count; ++i) parts.push_back(take(x, i, at));
   return parts;
 }
 Tensors split(const Tensor& x, int64_t sections, int64_t axis) {
-  const int64_t at = axis_of("split", axis, x.shape().rank());
+  const WordScope word("split");
+  const int64_t at = axis_of("split", axis, rank_of(x));
   const Dim size = x.shape()[static_cast<int>(at)];
   if (sections < 1 || size % sections != 0)
     throw UserError("[split] expected a number of sections that divides " + std::to_string(size) +
                     ", received " + std::to_string(sections));
+  expect_parts(sections, x);
   Tensors parts;
   for (int64_t s = 0; s < sections; ++s)
     parts.push_back(pl::slice(x, at, s * (size / sections), size / sections));
   return parts;
 }
 Tensor slice(const Tensor& x, const std::vector<Dim>& start, const std::vector<Dim>& size) {
-  if (start.size() != size.size() || static_cast<int>(start.size()) != x.shape().rank())
-    throw UserError("[slice] expected a start and a size for each axis of " + x.meta().text());
-  Tensor part = x;
+  const WordScope word("slice");
+  const int rank = rank_of(x);
+  if (start.size() != size.size() || static_cast<int>(start.size()) != rank)
+    throw UserError("[slice] expected a start and a size for each axis of " + x.meta().text() +
+                    ", received " + text_of(start) + " and " + text_of(size));
+  std::vector<Dim> counts;
   for (size_t d = 0; d < start.size(); ++d) {
-    const Dim all = x.shape()[static_cast<int>(d)], rest = all - start[d];
-    const Dim count = size[d] == -1 ? rest : size[d];
-    if (count != all || start[d] != 0)
-      part = pl::slice(part, static_cast<int64_t>(d), start[d], count);
+    const Dim all = x.shape()[static_cast<int>(d)];
+    const bool within =
+        start[d] >= 0 && start[d] <= all && size[d] >= -1 && size[d] <= all - start[d];
+    if (!within)
+      throw UserError("[slice] expected a part that lies within " + x.meta().text() +
+                      ", received " + text_of(start) + " and " + text_of(size));
+    counts.push_back(size[d] == -1 ? all - start[d] : size[d]);
   }
+  Tensor part = x;
+  for (size_t d = 0; d < counts.size(); ++d)
+    if (counts[d] != x.shape()[static_cast<int>(d)])
+      part = pl::slice(part, static_cast<int64_t>(d), start[d], counts[d]);
   return part;
 }
-Tensor take(const Tensor& x, int64_t index, int64_t axis) {
-  const int64_t at = axis_of("take", axis, x.shape().rank());
-  const Dim size = x.shape()[static_cast<int>(at)];
-  return squeeze(pl::slice(x, at, index < 0 ? index + size : index, 1), at);
-}
-Tensor take(const Tensor& x, const Tensor& indices, int64_t axis) {
-  const int rank = x.shape().rank();
-  const int64_t at = axis_of("take", axis, rank);
-  if (at != 0) {
-    // (..., V, ...) as V rows; the new dimensions come in front and go where V was.
-    Tensor taken = take(moveaxis(x, at, 0), indices, 0);
-    const int added = indices.shape().rank(), result = taken.shape().rank();
-    std::vector<int64_t> axes;
-    for (int64_t d = 0; d < at; ++d) axes.push_back(added + d);
-    for (int64_t d = 0; d < added; ++d) axes.push_back(d);
-    for (int64_t d = added + at; d < result; ++d) axes.push_back(d);
-    return pl::transpose(taken, axes);
-  }
-  if (!is_floating(x.dtype()))
-    return pl::cast(take(pl::cast(x, Dtype::float64), indices, axis), x.dtype());
-  std::vector<Dim> dims = indices.shape().dims();
-  dims.insert(dims.end(), x.shape().begin() + 1, x.shape().end());
-  const Tensor rows = pl::reshape(x, {x.shape()[0], -1});
-  return pl::reshape(embedding(rows, pl::cast(indices, Dtype::int32)), std::move(dims));
-}
-Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis) {
-  const int rank = x.shape().rank();
-  const int64_t at = axis_of("take_along_axis", axis, rank);
-  if (indices.shape().rank() != rank)
-    throw UserError("[take_along_axis] expected indices of rank " + std::to_string(rank) +
-                    ", received " + indices.meta().text());
-  if (at != rank - 1)
-    return swapaxes(take_along_axis(swapaxes(x, at, -1), swapaxes(indices, at, -1)), at, -1);
-  const Tensor in = number(x), chosen = ops::one_hot(indices, x.shape().back());
-  return reduce_sum(where(chosen, expand_dims(in, -2), 0), {-1});
-}
 Tensor repeat(const Tensor& x, int64_t times, int64_t axis) {
-  const int64_t at = axis_of("repeat", axis, x.shape().rank());
+  const WordScope word("repeat");
+  const int64_t at = axis_of("repeat", axis, rank_of(x));
   Shape shape = x.shape();
-  shape[static_cast<int>(at)] *= times;
+  const auto size = times < 0 ? std::nullopt : checked_mul(shape[static_cast<int>(at)], times);
+  if (!size)
+    throw UserError("[repeat] expected times that are not negative and have a product, received " +
+                    std::to_string(times) + " for " + x.meta().text());
+  shape[static_cast<int>(at)] = *size;
+  expect_result({x.dtype(), shape}, {x});
   const Tensor grown = expand_dims(x, at + 1);
   Shape wide = grown.shape();
   wide[static_cast<int>(at) + 1] = times;
   return pl::reshape(pl::broadcast_to(grown, wide), shape.dims());
 }
+// In front of each axis that repeats a new one, along which x stretches.
 Tensor tile(const Tensor& x, const std::vector<int64_t>& repeats) {
-  Tensor tiled = x;
-  while (tiled.shape().rank() < static_cast<int>(repeats.size())) tiled = expand_dims(tiled, 0);
-  const int first = tiled.shape().rank() - static_cast<int>(repeats.size());
-  for (size_t r = 0; r < repeats.size(); ++r)
-    if (repeats[r] != 1)
-      tiled = pl::concatenate(Tensors(static_cast<size_t>(repeats[r]), tiled),
-                              first + static_cast<int64_t>(r));
-  return tiled;
+  const WordScope word("tile");
+  const int rank = rank_of(x), given = static_cast<int>(repeats.size());
+  const int most = std::max(rank, given);
+  std::vector<Dim> apart, wide, shape;
+  for (int d = 0; d < most; ++d) {
+    const int own = d - (most - rank), repeat = d - (most - given);
+    const Dim size = own < 0 ? 1 : x.shape()[own];
+    const int64_t times = repeat < 0 ? 1 : repeats[static_cast<size_t>(repeat)];
+    const auto product = times < 0 ? std::nullopt : checked_mul(size, times);
+    if (!product)
+      throw UserError(
+          "[tile] expected repeats that are not negative and have a product, received " +
+          text_of(repeats) + " for " + x.meta().text());
+    if (times != 1) apart.push_back(1), wide.push_back(times);
+    apart.push_back(size);
+    wide.push_back(size);
+    shape.push_back(*product);
+  }
+  expect_result({x.dtype(), Shape(shape)}, {x});
+  return pl::reshape(pl::broadcast_to(pl::reshape(x, apart), Shape(wide)), shape);
 }
 Tensor roll(const Tensor& x, int64_t shift, int64_t axis) {
-  const int64_t at = axis_of("roll", axis, x.shape().rank());
+  const WordScope word("roll");
+  const int64_t at = axis_of("roll", axis, rank_of(x));
   const Dim n = x.shape()[static_cast<int>(at)];
   const Dim by = n == 0 ? 0 : ((shift % n) + n) % n;
   if (by == 0) return x;
   return pl::concatenate({pl::slice(x, at, n - by, by), pl::slice(x, at, 0, n - by)}, at);
 }
-Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, double value) {
-  if (static_cast<int>(width.size()) != x.shape().rank())
-    throw UserError("[pad] expected {before, behind} for each axis of " + x.meta().text());
+Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, Number value) {
+  const WordScope word("pad");
+  if (static_cast<int>(width.size()) != rank_of(x))
+    throw UserError("[pad] expected {before, behind} for each axis of " + x.meta().text() +
+                    ", received " + std::to_string(width.size()));
+  Shape shape = x.shape();
+  for (size_t d = 0; d < width.size(); ++d) {
+    const auto [before, behind] = width[d];
+    Dim& size = shape[static_cast<int>(d)];
+    auto sum = before < 0 || behind < 0 ? std::nullopt : checked_add(before, behind);
+    if (sum) sum = checked_add(size, *sum);
+    if (!sum)
+      throw UserError("[pad] expected widths that are not negative and have a sum, received " +
+                      text_of({before, behind}) + " for " + x.meta().text());
+    size = *sum;
+  }
+  expect_result({x.dtype(), shape}, {x});
   Tensor padded = x;
   for (size_t d = 0; d < width.size(); ++d) {
     const auto axis = static_cast<int64_t>(d);
@@ -257,7 +285,20 @@ Tensor pad(const Tensor& x, const std::vector<std::pair<Dim, Dim>>& width, doubl
 }
 
 Tensor one_hot(const Tensor& labels, Dim num_classes, Dtype dtype) {
-  return pl::one_hot(pl::cast(labels, Dtype::int32), num_classes, dtype);
+  const WordScope word("one_hot");
+  rank_of(labels);
+  if (num_classes < 0)
+    throw UserError("[one_hot] expected a number of classes, received " +
+                    std::to_string(num_classes));
+  std::vector<Dim> dims = labels.shape().dims();
+  dims.push_back(num_classes);
+  const Dtype made = is_floating(dtype) ? dtype : Dtype::float32;
+  expect_result({dtype, Shape(dims)}, {labels});
+  // What no int32 can say is no class either.
+  constexpr Dim kMost = std::numeric_limits<int32_t>::max();
+  const Tensor known =
+      labels.dtype() == Dtype::int64 ? clip(labels, -1, std::min(num_classes, kMost)) : labels;
+  return pl::cast(pl::one_hot(pl::cast(known, Dtype::int32), num_classes, made), dtype);
 }
 Tensor cast(const Tensor& x, Dtype dtype) { return pl::cast(x, dtype); }
 Tensor cast(const Tensor& x, const std::string& dtype) {
@@ -267,30 +308,9 @@ Tensor cast(const Tensor& x, const std::string& dtype) {
                     "'");
   return pl::cast(x, *known);
 }
-Tensor stop_gradient(const Tensor& x) { return pl::stop_gradient(x); }
-
-Tensor zeros(const Shape& shape, Dtype dtype) { return fill(shape, 0, dtype); }
-Tensor ones(const Shape& shape, Dtype dtype) { return fill(shape, 1, dtype); }
-Tensor full(const Shape& shape, double value, Dtype dtype) { return fill(shape, value, dtype); }
-Tensor zeros_like(const Tensor& x) { return full_like(x, 0); }
-Tensor ones_like(const Tensor& x) { return full_like(x, 1); }
-Tensor full_like(const Tensor& x, double value) {
-  return fill(x.shape(), value, x.dtype(), carries_rows(x));
+Tensor stop_gradient(const Tensor& x) {
+  const WordScope word("stop_gradient");
+  return pl::stop_gradient(x);
 }
 
-// By doubling: 0; 0, 1; 0, 1, 2, 3; ...
-Tensor arange(Dim stop, Dtype dtype) {
-  if (stop < 0) throw UserError("[arange] expected a count, received " + std::to_string(stop));
-  if (stop == 0) return fill({0}, 0, dtype);
-  Tensor counted = fill({1}, 0, dtype);
-  for (Dim n = 1; n < stop; n *= 2) counted = pl::concatenate({counted, counted + n}, 0);
-  return counted.shape()[0] == stop ? counted : pl::slice(counted, 0, 0, stop);
-}
-Tensor linspace(double start, double stop, Dim num, Dtype dtype) {
-  const double step = num > 1 ? (stop - start) / static_cast<double>(num - 1) : 0;
-  return scale(arange(num, dtype), step, start);
-}
-Tensor eye(Dim n, Dtype dtype) { return pl::one_hot(arange(n), n, dtype); }
-
-}  // namespace ops
-}  // namespace pl
+}  // namespace pl::ops

@@ -1,6 +1,7 @@
 #include "op/pointwise.h"
 
 #include "op/broadcast.h"
+#include "op/fill.h"
 #include "op/infer.h"
 #include "op/reduce.h"
 #include "op/scale.h"
@@ -8,11 +9,12 @@
 namespace pl {
 namespace {
 
-constexpr const char* kBinaryNames[] = {"add",        "subtract",     "multiply",
-                                        "divide",     "maximum",      "minimum",
-                                        "equal_mask", "greater_mask", "greater_equal_mask"};
-constexpr const char* kUnaryNames[] = {"negative", "exp",     "log", "sqrt", "square",
-                                       "tanh",     "sigmoid", "abs", "sign", "softplus"};
+constexpr const char* kBinaryNames[] = {
+    "add",        "subtract",     "multiply",           "divide",       "maximum", "minimum",
+    "equal_mask", "greater_mask", "greater_equal_mask", "floor_divide", "mod",     "power"};
+constexpr const char* kUnaryNames[] = {"negative", "exp",   "log",  "sqrt",     "square", "tanh",
+                                       "sigmoid",  "abs",   "sign", "softplus", "expm1",  "sin",
+                                       "cos",      "floor", "ceil", "trunc",    "round"};
 constexpr const char* name_of(Binary kind) { return kBinaryNames[static_cast<int>(kind)]; }
 constexpr const char* name_of(Unary kind) { return kUnaryNames[static_cast<int>(kind)]; }
 
@@ -94,17 +96,45 @@ Tensors gradient_divide(const GradientCall& call) {
   return binary_gradient(
       call, [&] { return divide(dy, b); }, [&] { return negative(divide(multiply(dy, y), b)); });
 }
-Tensors gradient_maximum(const GradientCall& call) {
-  const Tensor &a = call.in[0], &b = call.in[1], &dy = call.dout[0];
+// To b where a is not chosen: where one is NaN too.
+Tensors gradient_choice(const GradientCall& call, const Tensor& a_chosen) {
+  const Tensor& dy = call.dout[0];
   return binary_gradient(
-      call, [&] { return multiply(dy, greater_equal_mask(a, b)); },
-      [&] { return multiply(dy, greater_mask(b, a)); });
+      call, [&] { return multiply(dy, a_chosen); },
+      [&] { return multiply(dy, scale(a_chosen, -1, 1)); });
+}
+Tensors gradient_maximum(const GradientCall& call) {
+  return gradient_choice(call, greater_equal_mask(call.in[0], call.in[1]));
 }
 Tensors gradient_minimum(const GradientCall& call) {
+  return gradient_choice(call, greater_equal_mask(call.in[1], call.in[0]));
+}
+
+Tensors gradient_mod(const GradientCall& call) {
   const Tensor &a = call.in[0], &b = call.in[1], &dy = call.dout[0];
   return binary_gradient(
-      call, [&] { return multiply(dy, greater_equal_mask(b, a)); },
-      [&] { return multiply(dy, greater_mask(a, b)); });
+      call, [&] { return dy; }, [&] { return negative(multiply(dy, floor_divide(a, b))); });
+}
+// b a^(b - 1), also where b is 0; and a^b log a, but 0 where a is 0 and b is not negative.
+Tensors gradient_power(const GradientCall& call) {
+  const Tensor &a = call.in[0], &b = call.in[1], &y = call.out[0], &dy = call.dout[0];
+  auto number = [](double value, const Tensor& like) { return fill({}, value, like.dtype()); };
+  auto zero = [&](const Tensor& x) { return equal_mask(x, number(0, x)); };
+  return binary_gradient(
+      call,
+      [&] {
+        const Tensor less = add(scale(b, 1, -1), zero(b));
+        const Tensor slope = multiply(b, power(a, less));
+        if (b.dtype() == Dtype::float64) return multiply(dy, slope);
+        // Where float32 has no b - 1, b is even, and the sign of a^(b - 1) that of a.
+        const Tensor same = multiply(equal_mask(less, b), greater_mask(number(0x1p53, b), abs(b)));
+        const Tensor below = greater_mask(number(0, a), a);
+        return multiply(dy, multiply(slope, scale(multiply(same, below), -2, 1)));
+      },
+      [&] {
+        const Tensor flat = multiply(zero(a), greater_equal_mask(b, number(0, b)));
+        return multiply(dy, multiply(y, log(add(a, flat))));
+      });
 }
 
 // Steps: no slope anywhere, so that what is made of them can be differentiated again.
@@ -123,6 +153,9 @@ Tensors gradient_unary(const GradientCall& call) {
   if constexpr (kind == Unary::sigmoid) return {multiply(dy, multiply(y, scale(y, -1, 1)))};
   if constexpr (kind == Unary::abs) return {multiply(dy, sign(x))};
   if constexpr (kind == Unary::softplus) return {multiply(dy, sigmoid(x))};
+  if constexpr (kind == Unary::expm1) return {multiply(dy, exp(x))};  // y + 1 is 0 far below 0
+  if constexpr (kind == Unary::sin) return {multiply(dy, cos(x))};
+  if constexpr (kind == Unary::cos) return {negative(multiply(dy, sin(x)))};
 }
 
 Cost cost_cheap(const Metas& in, const Metas& out, const Attrs&) { return pointwise_cost(in, out); }
@@ -132,8 +165,9 @@ Cost cost_dear(const Metas& in, const Metas& out, const Attrs&) {
 
 template <Binary kind>
 std::vector<Sample> samples_binary() {
+  constexpr Fill fill = kind == Binary::power ? Fill::positive : Fill::normal;
   auto sample = [](const char* name, Shape a, Shape b, bool benchmark = false) {
-    return Sample{name, {{{Dtype::float32, a}}, {{Dtype::float32, b}}}, {}, 1e-6, benchmark};
+    return Sample{name, {{{Dtype::float32, a}, fill}, {{Dtype::float32, b}}}, {}, 1e-6, benchmark};
   };
   std::vector<Sample> samples{
       sample("same", {3, 5}, {3, 5}),
@@ -177,8 +211,13 @@ constexpr InOut kUnaryInPlace[] = {{0, 0}};
 
 using Gradient = Tensors (*)(const GradientCall&);
 
+constexpr bool is_step(Unary kind) {
+  return kind == Unary::sign || kind == Unary::floor || kind == Unary::ceil ||
+         kind == Unary::trunc || kind == Unary::round;
+}
+
 template <Binary kind>
-constexpr Op binary_op(const char* summary, Gradient gradient) {
+constexpr Op binary_op(const char* summary, Gradient gradient, bool dear = false) {
   return {.name = name_of(kind),
           .summary = summary,
           .infer = infer_binary<kind>,
@@ -188,14 +227,14 @@ constexpr Op binary_op(const char* summary, Gradient gradient) {
           .additive = kind == Binary::add,
           .cut = Cut::elements,
           .variants = kBinaryVariants<kind>,
-          .cost = cost_cheap,
+          .cost = dear ? cost_dear : cost_cheap,
           .samples = samples_binary<kind>};
 }
 
 template <Unary kind>
 constexpr Op unary_op(const char* summary, bool dear = false) {
   Gradient gradient = gradient_none;
-  if constexpr (kind != Unary::sign) gradient = gradient_unary<kind>;
+  if constexpr (!is_step(kind)) gradient = gradient_unary<kind>;
   return {.name = name_of(kind),
           .summary = summary,
           .infer = infer_unary<kind>,
@@ -225,6 +264,11 @@ constinit const Op kGreaterMask =
 constinit const Op kGreaterEqualMask =
     binary_op<Binary::greater_equal_mask>("1 where a >= b, else 0", gradient_none);
 
+constinit const Op kFloorDivide =
+    binary_op<Binary::floor_divide>("a / b, rounded down", gradient_none, true);
+constinit const Op kMod = binary_op<Binary::mod>("a - b * floor_divide(a, b)", gradient_mod, true);
+constinit const Op kPower = binary_op<Binary::power>("a to the b", gradient_power, true);
+
 constinit const Op kNegative = unary_op<Unary::negative>("-x");
 constinit const Op kExp = unary_op<Unary::exp>("e to the x", true);
 constinit const Op kLog = unary_op<Unary::log>("natural logarithm", true);
@@ -235,6 +279,13 @@ constinit const Op kSigmoid = unary_op<Unary::sigmoid>("1 / (1 + e to the -x)", 
 constinit const Op kAbs = unary_op<Unary::abs>("absolute value");
 constinit const Op kSign = unary_op<Unary::sign>("-1, 0 or 1");
 constinit const Op kSoftplus = unary_op<Unary::softplus>("log(1 + e to the x)", true);
+constinit const Op kExpm1 = unary_op<Unary::expm1>("e to the x - 1", true);
+constinit const Op kSin = unary_op<Unary::sin>("sine", true);
+constinit const Op kCos = unary_op<Unary::cos>("cosine", true);
+constinit const Op kFloor = unary_op<Unary::floor>("the whole number below");
+constinit const Op kCeil = unary_op<Unary::ceil>("the whole number above");
+constinit const Op kTrunc = unary_op<Unary::trunc>("the whole number towards 0");
+constinit const Op kRound = unary_op<Unary::round>("the nearest whole number, halves to even ones");
 
 Tensor add(const Tensor& a, const Tensor& b) { return binary(kAdd, a, b); }
 Tensor subtract(const Tensor& a, const Tensor& b) { return binary(kSubtract, a, b); }
@@ -247,6 +298,9 @@ Tensor greater_mask(const Tensor& a, const Tensor& b) { return binary(kGreaterMa
 Tensor greater_equal_mask(const Tensor& a, const Tensor& b) {
   return binary(kGreaterEqualMask, a, b);
 }
+Tensor floor_divide(const Tensor& a, const Tensor& b) { return binary(kFloorDivide, a, b); }
+Tensor mod(const Tensor& a, const Tensor& b) { return binary(kMod, a, b); }
+Tensor power(const Tensor& a, const Tensor& b) { return binary(kPower, a, b); }
 
 Tensor negative(const Tensor& x) { return apply(kNegative, {x})[0]; }
 Tensor exp(const Tensor& x) { return apply(kExp, {x})[0]; }
@@ -258,5 +312,12 @@ Tensor sigmoid(const Tensor& x) { return apply(kSigmoid, {x})[0]; }
 Tensor abs(const Tensor& x) { return apply(kAbs, {x})[0]; }
 Tensor sign(const Tensor& x) { return apply(kSign, {x})[0]; }
 Tensor softplus(const Tensor& x) { return apply(kSoftplus, {x})[0]; }
+Tensor expm1(const Tensor& x) { return apply(kExpm1, {x})[0]; }
+Tensor sin(const Tensor& x) { return apply(kSin, {x})[0]; }
+Tensor cos(const Tensor& x) { return apply(kCos, {x})[0]; }
+Tensor floor(const Tensor& x) { return apply(kFloor, {x})[0]; }
+Tensor ceil(const Tensor& x) { return apply(kCeil, {x})[0]; }
+Tensor trunc(const Tensor& x) { return apply(kTrunc, {x})[0]; }
+Tensor round(const Tensor& x) { return apply(kRound, {x})[0]; }
 
 }  // namespace pl

@@ -12,7 +12,11 @@ namespace {
 
 constexpr bool is_dear(Unary kind) {
   return kind == Unary::exp || kind == Unary::log || kind == Unary::tanh ||
-         kind == Unary::sigmoid || kind == Unary::softplus;
+         kind == Unary::sigmoid || kind == Unary::softplus || kind == Unary::expm1 ||
+         kind == Unary::sin || kind == Unary::cos;
+}
+constexpr bool is_dear(Binary kind) {
+  return kind == Binary::floor_divide || kind == Binary::mod || kind == Binary::power;
 }
 
 template <Binary kind, class T>
@@ -44,7 +48,7 @@ std::unique_ptr<Kernel> binary(const PrepareCall& call) {
     const T* b = static_cast<const T*>(in[1]);
     T* y = static_cast<T*>(out[0]);
     parallel_ranges(
-        threads, total, total,
+        threads, total, total * (is_dear(kind) ? 8 : 1),
         [&](Dim begin, Dim end) {
           walk.pieces(begin, end, [&](Dim a_at, Dim b_at, Dim at, Dim count) {
             row<kind>(a + a_at, walk.a_steps, b + b_at, walk.b_steps, y + at, count);
@@ -98,6 +102,9 @@ template std::unique_ptr<Kernel> binary_reference<Binary::minimum>(const Prepare
 template std::unique_ptr<Kernel> binary_reference<Binary::equal_mask>(const PrepareCall&);
 template std::unique_ptr<Kernel> binary_reference<Binary::greater_mask>(const PrepareCall&);
 template std::unique_ptr<Kernel> binary_reference<Binary::greater_equal_mask>(const PrepareCall&);
+template std::unique_ptr<Kernel> binary_reference<Binary::floor_divide>(const PrepareCall&);
+template std::unique_ptr<Kernel> binary_reference<Binary::mod>(const PrepareCall&);
+template std::unique_ptr<Kernel> binary_reference<Binary::power>(const PrepareCall&);
 
 template std::unique_ptr<Kernel> unary_reference<Unary::negative>(const PrepareCall&);
 template std::unique_ptr<Kernel> unary_reference<Unary::exp>(const PrepareCall&);
@@ -109,5 +116,12 @@ template std::unique_ptr<Kernel> unary_reference<Unary::sigmoid>(const PrepareCa
 template std::unique_ptr<Kernel> unary_reference<Unary::abs>(const PrepareCall&);
 template std::unique_ptr<Kernel> unary_reference<Unary::sign>(const PrepareCall&);
 template std::unique_ptr<Kernel> unary_reference<Unary::softplus>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::expm1>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::sin>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::cos>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::floor>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::ceil>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::trunc>(const PrepareCall&);
+template std::unique_ptr<Kernel> unary_reference<Unary::round>(const PrepareCall&);
 
 }  // namespace pl::cpu

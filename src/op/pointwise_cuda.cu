@@ -39,10 +39,43 @@ __device__ W gelu_slope(W x, bool approximate) {
   return flat == W(0) ? s : s + x * flat * W(2) * du;
 }
 
-template <class T>
-struct Pair {
-  T a, b;
-};
+// As cpu's in pointwise_math.h.
+template <class W>
+__device__ W floor_divided(W a, W b) {
+  if constexpr (std::is_integral_v<W>) {
+    if (b == 0) return W(0);
+    if (b == -1)
+      return static_cast<W>(std::make_unsigned_t<W>(0) - static_cast<std::make_unsigned_t<W>>(a));
+    return a / b - W(a % b != 0 && (a < 0) != (b < 0));
+  } else {
+    if (b == W(0)) return a / b;
+    const W rest = fmod_of(a, b);
+    const W quotient = (a - rest) / b - W(rest != W(0) && (rest < W(0)) != (b < W(0)));
+    const W whole = floor_of(quotient);
+    return quotient - whole > W(0.5) ? whole + W(1) : whole;
+  }
+}
+template <class W>
+__device__ W modulo(W a, W b) {
+  W rest;
+  if constexpr (std::is_integral_v<W>)
+    rest = b == 0 || b == -1 ? W(0) : a % b;
+  else
+    rest = fmod_of(a, b);
+  return rest != W(0) && (rest < W(0)) != (b < W(0)) ? rest + b : rest;
+}
+template <class W>
+__device__ W raised(W base, W power) {
+  if constexpr (std::is_integral_v<W>) {
+    if (power < 0) return base == 1 ? W(1) : base != -1 ? W(0) : power % 2 == 0 ? W(1) : W(-1);
+    std::make_unsigned_t<W> result = 1, square = static_cast<std::make_unsigned_t<W>>(base);
+    for (; power > 0; power /= 2, square *= square)
+      if (power % 2 != 0) result *= square;
+    return static_cast<W>(result);
+  } else {
+    return pow_of(base, power);
+  }
+}
 
 // y[j] = f(a[j], b[j]), computed wide.
 template <class T, int N, class F>
@@ -107,6 +140,14 @@ __device__ void real_points(const Point& c, T (&a)[N], const T (&b)[N]) {
     case TileOp::softplus:
       return each(a, b,
                   [](W p, W) { return (p < W(0) ? W(0) : p) + log1p_of(exp_of(-abs_of(p))); });
+    case TileOp::floor:
+      return each(a, b, [](W p, W) { return floor_of(p); });
+    case TileOp::ceil:
+      return each(a, b, [](W p, W) { return ceil_of(p); });
+    case TileOp::trunc:
+      return each(a, b, [](W p, W) { return trunc_of(p); });
+    case TileOp::round:
+      return each(a, b, [](W p, W) { return round_of(p); });
     case TileOp::scale:
       return each(a, b, [=](W p, W) { return p * x + y; });
     case TileOp::relu:
@@ -128,28 +169,55 @@ __device__ void real_points(const Point& c, T (&a)[N], const T (&b)[N]) {
   }
 }
 
+// What takes many registers, apart from the others.
+bool is_dear(TileOp op) {
+  return op == TileOp::floor_divide || op == TileOp::mod || op == TileOp::power ||
+         op == TileOp::expm1 || op == TileOp::sin || op == TileOp::cos;
+}
 template <class T, int N>
+__device__ void dear_points(TileOp op, T (&a)[N], const T (&b)[N]) {
+  using W = Wide<T>;
+  switch (op) {
+    case TileOp::floor_divide:
+      return each(a, b, [](W p, W q) { return floor_divided(p, q); });
+    case TileOp::mod:
+      return each(a, b, [](W p, W q) { return modulo(p, q); });
+    case TileOp::power:
+      return each(a, b, [](W p, W q) { return raised(p, q); });
+    default:
+      break;
+  }
+  if constexpr (!std::is_integral_v<T>) {
+    if (op == TileOp::expm1) return each(a, b, [](W p, W) { return expm1_of(p); });
+    if (op == TileOp::sin) return each(a, b, [](W p, W) { return sin_of(p); });
+    return each(a, b, [](W p, W) { return cos_of(p); });
+  }
+}
+
+template <bool dear, class T, int N>
 __device__ void points(const Point& c, T (&a)[N], const T (&b)[N]) {
-  if constexpr (std::is_integral_v<T>)
+  if constexpr (dear)
+    dear_points(c.op, a, b);
+  else if constexpr (std::is_integral_v<T>)
     binary_points(c.op, a, b);
   else
     real_points(c, a, b);
 }
 
 // b may be null: then the op has one operand. y may lie on either.
-template <class T>
+template <bool dear, class T>
 __global__ void flat_points(Point c, const T* a, const T* b, T* y, int64_t total) {
   constexpr int kSize = Pack<T>::kSize;
   const int64_t packs = total / kSize;
   for (int64_t i = thread_index(); i < packs; i += thread_count()) {
     Pack<T> left = load_pack(a + i * kSize), right = b ? load_pack(b + i * kSize) : left;
-    points(c, left.at, right.at);
+    points<dear>(c, left.at, right.at);
     store_pack(y + i * kSize, left);
   }
   const int64_t last = packs * kSize + thread_index();
   if (last < total) {
     T left[1] = {a[last]}, right[1] = {b ? b[last] : a[last]};
-    points(c, left, right);
+    points<dear>(c, left, right);
     y[last] = left[0];
   }
 }
@@ -198,7 +266,7 @@ __device__ void short_offsets(const Walk<N>& w, uint32_t at, int64_t (&offset)[N
 
 // kSize neighbours at a time: a pack, whose elements along the last dimension follow one another
 // or are one and the same; or a single one.
-template <class T, int kSize>
+template <bool dear, class T, int kSize>
 __global__ void strided_points(Point c, const T* a, const T* b, T* y, Walk<2> walk) {
   const int last = walk.rank - 1;
   for (int64_t i = thread_index() * kSize; i < walk.total; i += thread_count() * kSize) {
@@ -221,7 +289,7 @@ __global__ void strided_points(Point c, const T* a, const T* b, T* y, Walk<2> wa
     T left[kSize], right[kSize];
     take(a, from[0], last >= 0 && walk.strides[0][last] != 0, left);
     take(b, from[1], last >= 0 && walk.strides[1][last] != 0, right);
-    points(c, left, right);
+    points<dear>(c, left, right);
     if constexpr (kSize > 1) {
       Pack<T> pack;
 #pragma unroll
@@ -242,7 +310,7 @@ __global__ void strided_copy(const T* x, T* y, Walk<1> walk) {
   }
 }
 
-template <class T>
+template <bool dear, class T>
 std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point, bool two) {
   const Shape& shape = call.out[0].shape;
   Walk<2> walk;
@@ -250,7 +318,7 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
     return nullptr;
   const int64_t total = shape.elements();
   const bool flat = walk.flat();
-  if (flat) backend_of(call).load(reinterpret_cast<const void*>(strided_points<T, 1>));
+  if (flat) backend_of(call).load(reinterpret_cast<const void*>(strided_points<dear, T, 1>));
   // Every pack of the result lies in one run of the last dimension, and so do the operands' packs.
   constexpr int kSize = Pack<T>::kSize;
   const bool aligned = call.alignment() >= kFullAlignment;
@@ -263,7 +331,7 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
   return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
     if (total == 0) return;
     const T *a = input<T>(in, 0), *b = two ? input<T>(in, 1) : nullptr;
-    if constexpr (kNarrow<T>) {
+    if constexpr (kNarrow<T> && !dear) {
       const bool gelu = point.op == TileOp::gelu || point.op == TileOp::gelu_gradient;
       if (gelu && flat && total % kSize == 0 && at_packs(a, b, output<T>(out, 0))) {
         auto* kernel = two ? gelu_packs<T, true> : gelu_packs<T, false>;
@@ -273,13 +341,13 @@ std::unique_ptr<Kernel> point_kernel(const PrepareCall& call, const Point& point
       }
     }
     if (flat && at_packs(a, b, output<T>(out, 0)))
-      flat_points<T><<<launch.blocks(total / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
+      flat_points<dear, T><<<launch.blocks(total / Pack<T>::kSize + 1, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), total);
     else if (packs && !flat)
-      strided_points<T, kSize><<<launch.blocks(total / kSize, 256), 256, 0, launch.stream>>>(
+      strided_points<dear, T, kSize><<<launch.blocks(total / kSize, 256), 256, 0, launch.stream>>>(
           point, a, b, output<T>(out, 0), walk);
     else
-      strided_points<T, 1><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
+      strided_points<dear, T, 1><<<launch.blocks(total, 256), 256, 0, launch.stream>>>(
           point, a, b ? b : a, output<T>(out, 0), walk);
   });
 }
@@ -300,10 +368,14 @@ std::unique_ptr<Kernel> pointwise(const PrepareCall& call, TileOp op) {
     point.clipped = call.attrs.has("most");
     if (point.clipped) point.x = call.attrs.real("most");
   }
-  auto body = [&]<class T>() { return point_kernel<T>(call, point, two); };
+  auto body = [&]<class T>() {
+    return is_dear(op) ? point_kernel<true, T>(call, point, two)
+                       : point_kernel<false, T>(call, point, two);
+  };
   if (op == TileOp::add || op == TileOp::subtract || op == TileOp::multiply ||
       op == TileOp::maximum || op == TileOp::minimum || op == TileOp::equal_mask ||
-      op == TileOp::greater_mask || op == TileOp::greater_equal_mask)
+      op == TileOp::greater_mask || op == TileOp::greater_equal_mask ||
+      op == TileOp::floor_divide || op == TileOp::mod || op == TileOp::power)
     return dispatch_number(call.in[0].dtype, body);
   return dispatch_real(call.in[0].dtype, body);
 }

@@ -6,6 +6,9 @@
 #define HWY_TARGET_INCLUDE "op/pointwise_simd.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again.
+#include <algorithm>
+#include <iterator>
+
 #include "backend/cpu/parallel.h"
 #include "hwy/highway.h"
 #include "op/kernel.h"
@@ -21,6 +24,11 @@ HWY_INLINE FloatVector compute(FloatVector x) {
   if constexpr (kind == Unary::tanh) return tanh_of(x);
   if constexpr (kind == Unary::sigmoid) return sigmoid_of(x);
   if constexpr (kind == Unary::softplus) return softplus_of(x);
+  if constexpr (kind == Unary::expm1) return expm1_of(x);
+  if constexpr (kind == Unary::floor) return hn::Floor(x);
+  if constexpr (kind == Unary::ceil) return hn::Ceil(x);
+  if constexpr (kind == Unary::trunc) return hn::Trunc(x);
+  if constexpr (kind == Unary::round) return hn::Round(x);
 }
 
 template <Unary kind>
@@ -39,6 +47,16 @@ void unary_row(Unary kind, const float* x, float* y, Dim count) {
       return function_row<Unary::tanh>(x, y, count);
     case Unary::softplus:
       return function_row<Unary::softplus>(x, y, count);
+    case Unary::expm1:
+      return function_row<Unary::expm1>(x, y, count);
+    case Unary::floor:
+      return function_row<Unary::floor>(x, y, count);
+    case Unary::ceil:
+      return function_row<Unary::ceil>(x, y, count);
+    case Unary::trunc:
+      return function_row<Unary::trunc>(x, y, count);
+    case Unary::round:
+      return function_row<Unary::round>(x, y, count);
     default:
       return function_row<Unary::sigmoid>(x, y, count);
   }
@@ -57,8 +75,10 @@ void unary_tile(Unary kind, const float* x, float* y, Dim count) {
 }
 
 std::unique_ptr<Kernel> unary_simd(const PrepareCall& call, Unary kind) {
-  const bool known = kind == Unary::exp || kind == Unary::tanh || kind == Unary::sigmoid ||
-                     kind == Unary::softplus;
+  constexpr Unary kKnown[] = {Unary::exp,      Unary::tanh,  Unary::sigmoid,
+                              Unary::softplus, Unary::expm1, Unary::floor,
+                              Unary::ceil,     Unary::trunc, Unary::round};
+  const bool known = std::find(std::begin(kKnown), std::end(kKnown), kind) != std::end(kKnown);
   if (call.out[0].dtype != Dtype::float32 || !known) return nullptr;
   const Dim total = call.out[0].elements();
   const int threads = call.backend.threads();

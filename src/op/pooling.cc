@@ -28,17 +28,14 @@ Attrs pool_attrs(const PoolOptions& options) {
   return attrs;
 }
 
-PoolForm pool_form(const char* op, const Shape& x, Dim largest_side, Dim largest_window,
-                   const Metas& in, const Attrs& attrs) {
+PoolForm pool_form(const char* op, const Shape& x, const Metas& in, const Attrs& attrs) {
+  constexpr Dim kLargestSide = Dim{1} << 15;
   if (x.rank() != 4) reject(op, "images (B, H, W, C)", in, attrs);
   checked(op, {{Dtype::float64, x}});
   const std::vector<int64_t>& pool = attrs.list("pool_size");
   if (pool.size() != 2 || std::min(pool[0], pool[1]) < 1 ||
-      std::max(pool[0], pool[1]) > largest_side || pool[0] * pool[1] > largest_window)
-    reject(op,
-           "a pool_size of two integers from 1 to " + std::to_string(largest_side) +
-               " and at most " + std::to_string(largest_window) + " elements",
-           in, attrs);
+      std::max(pool[0], pool[1]) > kLargestSide)
+    reject(op, "a pool_size of two integers from 1 to " + std::to_string(kLargestSide), in, attrs);
   if (attrs.has("dilations")) reject(op, "no dilations", in, attrs);
   return {x[0], x[3], window_of(op, x[1], x[2], pool[0], pool[1], in, attrs)};
 }

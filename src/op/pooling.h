@@ -32,10 +32,9 @@ struct PoolForm {
   Shape output() const { return {batch, window.h.out, window.w.out, channels}; }
 };
 
-// x (B, H, W, C). Attributes: pool_size [2], each from 1 to `largest_side`, of `largest_window`
-// elements at most; strides [2]; padding. Throws UserError.
-PoolForm pool_form(const char* op, const Shape& x, Dim largest_side, Dim largest_window,
-                   const Metas& in, const Attrs& attrs);
+// x (B, H, W, C). Attributes: pool_size [2], each from 1 to 2^15; strides [2]; padding. Throws
+// UserError.
+PoolForm pool_form(const char* op, const Shape& x, const Metas& in, const Attrs& attrs);
 
 // A sample of either op.
 struct PoolCase {

@@ -38,9 +38,9 @@ __device__ inline Place place_of(int64_t i, int64_t height, int64_t width, int64
   return p;
 }
 
-template <int N>
-struct alignas(N) Positions {
-  uint8_t at[N];
+template <class Index, int N>
+struct alignas(N * sizeof(Index) < 16 ? N * sizeof(Index) : 16) Positions {
+  Index at[N];
 };
 
 // Rows of pooled or of whole images: a block has some, its threads the pixels and channels of one
@@ -64,9 +64,9 @@ struct PoolAxis {
   }
 };
 
-template <int N, class T>
+template <int N, class T, class Index>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_pool_rows(PoolForm f, const T* x, T* y, uint8_t* index) {
+    max_pool_rows(PoolForm f, const T* x, T* y, Index* index) {
   const PoolAxis h(f.window.h), w(f.window.w);
   const int packs = static_cast<int>(f.channels) / N, across = w.out * packs;
   const auto lines = static_cast<unsigned>(f.batch * h.out), height = static_cast<unsigned>(h.out);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kPoolThreads)
       const int left = column * w.stride - w.before, columns = min(w.kernel, w.in - left);
       bool found = false;
       Wide<T> best[N] = {};
-      Positions<N> where = {};
+      Positions<Index, N> where = {};
       for (int kh = max(0, -top); kh < rows; ++kh)
         for (int kw = max(0, -left); kw < columns; ++kw) {
           Wide<T> v[N];
@@ -90,21 +90,21 @@ __global__ void __launch_bounds__(kPoolThreads)
           for (int i = 0; i < N; ++i)
             if (!found || v[i] > best[i] || v[i] != v[i]) {
               best[i] = v[i];
-              where.at[i] = static_cast<uint8_t>(kh * w.kernel + kw);
+              where.at[i] = static_cast<Index>(kh * w.kernel + kw);
             }
           found = true;
         }
       const int64_t at = (static_cast<int64_t>(line) * across + j) * N;
       store_narrow<N>(y + at, best);
-      *reinterpret_cast<Positions<N>*>(index + at) = where;
+      *reinterpret_cast<Positions<Index, N>*>(index + at) = where;
     }
   }
 }
 
 // M: windows along an axis that may hold a position; their loads do not wait for each other. 0: any.
-template <int N, int M, class T>
+template <int N, int M, class T, class Index>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_pool_gradient_rows(PoolForm f, const uint8_t* index, const T* dy, T* dx) {
+    max_pool_gradient_rows(PoolForm f, const Index* index, const T* dy, T* dx) {
   const PoolAxis h(f.window.h), w(f.window.w);
   const int packs = static_cast<int>(f.channels) / N, across = w.in * packs;
   const auto lines = static_cast<unsigned>(f.batch * h.in), height = static_cast<unsigned>(h.in);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kPoolThreads)
         const int64_t from = image + (static_cast<int64_t>(oh) * w.out + ow) * f.channels + c;
         const int tap =
             (row + h.before - oh * h.stride) * w.kernel + column + w.before - ow * w.stride;
-        const auto where = *reinterpret_cast<const Positions<N>*>(index + from);
+        const auto where = *reinterpret_cast<const Positions<Index, N>*>(index + from);
         Wide<T> v[N];
         load_wide<N>(dy + from, v);
 #pragma unroll
@@ -212,38 +212,59 @@ bool short_rows(const PoolForm& f, Dtype dtype) {
          f.batch * std::max(h.in, h.out) < int64_t{UINT_MAX} - kMostLines;
 }
 
+template <class T, class Index>
+std::unique_ptr<Kernel> max_pool_kernel(const PrepareCall& call, const PoolForm& f) {
+  return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+    constexpr int kSize = Pack<T>::kSize;
+    const int64_t rows = f.batch * f.window.h.out;
+    auto* kernel =
+        f.channels % kSize == 0 ? max_pool_rows<kSize, T, Index> : max_pool_rows<1, T, Index>;
+    if (rows * f.window.w.out * f.channels > 0)
+      kernel<<<lines(rows), kPoolThreads, 0, launch.stream>>>(f, input<T>(in, 0), output<T>(out, 0),
+                                                              output<Index>(out, 1));
+  });
+}
+
+// Windows above 255 elements, whose gradient is rarely wanted, have one kernel a dtype.
+template <class T, class Index>
+std::unique_ptr<Kernel> max_pool_gradient_kernel(const PrepareCall& call, const PoolForm& f) {
+  return make_kernel(call, [=](const Launch& launch, void* const* in, void* const* out, char*) {
+    constexpr int kSize = Pack<T>::kSize;
+    const WindowAxis &h = f.window.h, &w = f.window.w;
+    auto* kernel = max_pool_gradient_rows<1, 0, T, Index>;
+    if constexpr (sizeof(Index) == 1) {
+      const int64_t above =
+          std::max((h.kernel + h.stride - 1) / h.stride, (w.kernel + w.stride - 1) / w.stride);
+      if (f.channels % kSize == 0)
+        kernel = above == 1   ? max_pool_gradient_rows<kSize, 1, T, Index>
+                 : above == 2 ? max_pool_gradient_rows<kSize, 2, T, Index>
+                              : max_pool_gradient_rows<kSize, 0, T, Index>;
+    }
+    if (f.batch * h.in * w.in * f.channels > 0)
+      kernel<<<lines(f.batch * h.in), kPoolThreads, 0, launch.stream>>>(
+          f, input<Index>(in, 0), input<T>(in, 1), output<T>(out, 0));
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> max_pool(const PrepareCall& call) {
   const PoolForm f = max_pool_form(call.in, call.attrs);
   if (!short_rows(f, call.in[0].dtype)) return nullptr;
-  return pool_kernel(call, call.in[0].dtype,
-                     [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
-                                  int64_t) {
-                       constexpr int kSize = Pack<T>::kSize;
-                       auto* kernel = f.channels % kSize == 0 ? max_pool_rows<kSize, T>
-                                                              : max_pool_rows<1, T>;
-                       kernel<<<lines(f.batch * f.window.h.out), kPoolThreads, 0, stream>>>(
-                           f, input<T>(in, 0), output<T>(out, 0), output<uint8_t>(out, 1));
-                     });
+  auto body = [&]<class T>() {
+    return call.out[1].dtype == Dtype::uint8 ? max_pool_kernel<T, uint8_t>(call, f)
+                                             : max_pool_kernel<T, int32_t>(call, f);
+  };
+  if (call.in[0].dtype == Dtype::uint8) return body.template operator()<uint8_t>();
+  return dispatch_number(call.in[0].dtype, body);
 }
 std::unique_ptr<Kernel> max_pool_gradient(const PrepareCall& call) {
   const PoolForm f = max_pool_gradient_form(call.in, call.attrs);
   if (!short_rows(f, call.in[1].dtype)) return nullptr;
-  return pool_kernel(call, call.in[1].dtype,
-                     [f]<class T>(unsigned, cudaStream_t stream, void* const* in, void* const* out,
-                                  int64_t) {
-                       constexpr int kSize = Pack<T>::kSize;
-                       const WindowAxis &h = f.window.h, &w = f.window.w;
-                       const int64_t above = std::max((h.kernel + h.stride - 1) / h.stride,
-                                                      (w.kernel + w.stride - 1) / w.stride);
-                       auto* kernel = f.channels % kSize != 0 ? max_pool_gradient_rows<1, 0, T>
-                                      : above == 1            ? max_pool_gradient_rows<kSize, 1, T>
-                                      : above == 2            ? max_pool_gradient_rows<kSize, 2, T>
-                                                              : max_pool_gradient_rows<kSize, 0, T>;
-                       kernel<<<lines(f.batch * f.window.h.in), kPoolThreads, 0, stream>>>(
-                           f, input<uint8_t>(in, 0), input<T>(in, 1), output<T>(out, 0));
-                     });
+  return dispatch_real(call.in[1].dtype, [&]<class T>() {
+    return call.in[0].dtype == Dtype::uint8 ? max_pool_gradient_kernel<T, uint8_t>(call, f)
+                                            : max_pool_gradient_kernel<T, int32_t>(call, f);
+  });
 }
 std::unique_ptr<Kernel> avg_pool(const PrepareCall& call) {
   const PoolForm f = avg_pool_form(call.in, call.attrs);
@@ -444,17 +465,17 @@ __global__ void filter_gradient_elements(ResizeForm f, int reach, bool antialias
 
 std::unique_ptr<Kernel> filter_kernel(const PrepareCall& call, const ResizeForm& f, bool gradient,
                                       int reach, bool antialias) {
-  return pool_kernel(call, call.in[0].dtype,
-                     [f, gradient, reach, antialias]<class T>(unsigned blocks, cudaStream_t stream,
-                                                              void* const* in, void* const* out,
-                                                              int64_t total) {
-                       if (gradient)
-                         filter_gradient_elements<T><<<blocks, 256, 0, stream>>>(
-                             f, reach, antialias, input<T>(in, 0), output<T>(out, 0), total);
-                       else
-                         filter_elements<T><<<blocks, 256, 0, stream>>>(
-                             f, reach, antialias, input<T>(in, 0), output<T>(out, 0), total);
-                     });
+  return pool_kernel(
+      call, call.in[0].dtype,
+      [f, gradient, reach, antialias]<class T>(unsigned blocks, cudaStream_t stream,
+                                               void* const* in, void* const* out, int64_t total) {
+        if (gradient)
+          filter_gradient_elements<T><<<blocks, 256, 0, stream>>>(
+              f, reach, antialias, input<T>(in, 0), output<T>(out, 0), total);
+        else
+          filter_elements<T><<<blocks, 256, 0, stream>>>(f, reach, antialias, input<T>(in, 0),
+                                                         output<T>(out, 0), total);
+      });
 }
 
 std::unique_ptr<Kernel> resize_kernel(const PrepareCall& call, bool gradient,

@@ -34,18 +34,19 @@ constexpr Dim padded_units(Dim units) { return (units + 15) / 16 * 16; }
 // float32 elements of packed weights, either way.
 constexpr Dim packed_weights(Dim units, Dim gates) { return padded_units(units) * units * gates; }
 
-// u (H, gates * H) for products h x u: [panel][k][gate][unit]; zeros behind the last unit.
+// u (H, gates * H) for products h x u: [panel][k][gate][unit], `panel` units or what is left of
+// them; zeros behind the last unit.
 template <class T>
-void pack_weights(int threads, const T* u, Dim units, Dim gates, float* to) {
-  const Dim panels = padded_units(units) / kPanelUnits;
+void pack_weights(int threads, const T* u, Dim units, Dim gates, Dim panel, float* to) {
+  const Dim padded = padded_units(units), panels = (padded + panel - 1) / panel;
   parallel_ranges(threads, panels, packed_weights(units, gates), [&](Dim begin, Dim end) {
-    float* next = to + begin * kPanelUnits * gates * units;
-    for (Dim j = begin * kPanelUnits; j < end * kPanelUnits; j += kPanelUnits) {
-      const Dim count = std::min(kPanelUnits, units - j);
-      for (Dim row = 0; row < units * gates; ++row, next += kPanelUnits) {
+    float* next = to + begin * panel * gates * units;
+    for (Dim j = begin * panel; j < std::min(padded, end * panel); j += panel) {
+      const Dim columns = std::min(panel, padded - j), count = std::min(columns, units - j);
+      for (Dim row = 0; row < units * gates; ++row, next += columns) {
         const T* from = u + row * units + j;
         for (Dim i = 0; i < count; ++i) next[i] = static_cast<float>(from[i]);
-        for (Dim i = count; i < kPanelUnits; ++i) next[i] = 0;
+        for (Dim i = count; i < columns; ++i) next[i] = 0;
       }
     }
   });
@@ -124,6 +125,7 @@ struct PackedCall {
   bool transposed;
   Dim states;  // padded rows of units that a sample keeps
   bool fuses;
+  Dim panel = kPanelUnits;  // of weights that are not transposed
 };
 // A SIMD kernel: `own` adds the op's operands to those that all have, `run` takes samples
 // [begin, end) through all steps.
@@ -139,7 +141,7 @@ std::unique_ptr<Kernel> packed_kernel(const RecurrentForm& form, int threads,
         if (call.transposed)
           pack_transposed(threads, u, form.units, call.gates, space);
         else
-          pack_weights(threads, u, form.units, call.gates, space);
+          pack_weights(threads, u, form.units, call.gates, call.panel, space);
         RecurrentData<T> d{.f = form,
                            .z = recurrent_operand<T>(in, 0),
                            .gates = nullptr,

@@ -6,11 +6,13 @@
 #include "op/accumulate.h"
 #include "op/broadcast_to.h"
 #include "op/cast.h"
+#include "op/concatenate.h"
 #include "op/infer.h"
 #include "op/pointwise.h"
 #include "op/recorder.h"
 #include "op/reshape.h"
 #include "op/scale.h"
+#include "op/transpose.h"
 
 namespace pl {
 namespace reduce_op {
@@ -39,11 +41,23 @@ Metas infer(const char* op, const Metas& in, const Attrs& attrs) {
 
 Metas infer_sum(const Metas& in, const Attrs& attrs) { return infer("reduce_sum", in, attrs); }
 
-Metas infer_max(const Metas& in, const Attrs& attrs) {
-  Metas out = infer("reduce_max", in, attrs);
+Metas infer_extreme(const char* op, const Metas& in, const Attrs& attrs) {
+  Metas out = infer(op, in, attrs);
   for (int64_t axis : attrs.list("axes"))
     if (in[0].shape[static_cast<int>(axis)] == 0)
-      reject("reduce_max", "at least one element along each axis", in, attrs);
+      reject(op, "at least one element along each axis", in, attrs);
+  return out;
+}
+Metas infer_max(const Metas& in, const Attrs& attrs) {
+  return infer_extreme("reduce_max", in, attrs);
+}
+Metas infer_min(const Metas& in, const Attrs& attrs) {
+  return infer_extreme("reduce_min", in, attrs);
+}
+Metas infer_prod(const Metas& in, const Attrs& attrs) { return infer("reduce_prod", in, attrs); }
+Metas infer_norm(const Metas& in, const Attrs& attrs) {
+  Metas out = infer("reduce_norm", in, attrs);
+  if (!is_real(in[0].dtype)) reject("reduce_norm", "a float32 or float64 tensor", in, attrs);
   return out;
 }
 
@@ -57,7 +71,7 @@ Rows rows_sum_axes(const Attrs& attrs, RowMask in) {
   return over_samples(attrs) ? Rows::sums : Rows::maps;
 }
 
-Rows rows_max_axes(const Attrs& attrs, RowMask in) {
+Rows rows_mix_axes(const Attrs& attrs, RowMask in) {
   if (!in) return Rows::none;
   return over_samples(attrs) ? Rows::mixes : Rows::maps;
 }
@@ -75,13 +89,60 @@ Tensors gradient_sum(const GradientCall& call) {
   return {broadcast_to(dy, x.shape(), carries_rows(x))};
 }
 
-Tensors gradient_max(const GradientCall& call) {
+Tensors gradient_extreme(const GradientCall& call) {
   const Tensor& x = call.in[0];
   const std::vector<Dim> kept = kept_shape(x.shape(), call.attrs);
   const Tensor mask = equal_mask(x, reshape(call.out[0], kept));
   const Tensor count =
       apply(kReduceSum, {mask}, {{"axes", call.attrs.list("axes")}, {"keepdims", int64_t{1}}})[0];
   return {multiply(mask, divide(reshape(call.dout[0], kept), count))};
+}
+
+// For each element of x (..., n) along the last axis the product of all others. Nothing is divided:
+// an element may be 0.
+Tensor products_of_others(const Tensor& x) {
+  const Dim n = x.shape().back(), half = n / 2;
+  if (n <= 1) return scale(equal_mask(x, x), 0, 1);
+  const Tensor a = slice(x, -1, 0, half), b = slice(x, -1, half, half);
+  const Tensor others = products_of_others(multiply(a, b));
+  Tensors parts{multiply(others, b), multiply(others, a)};
+  if (n % 2 == 0) return concatenate(parts);
+  const Tensor last = slice(x, -1, n - 1, 1);
+  for (Tensor& part : parts) part = multiply(part, last);
+  parts.push_back(
+      apply(kReduceProd, {slice(x, -1, 0, n - 1)},
+            {{"axes", std::vector<int64_t>{x.shape().rank() - 1}}, {"keepdims", int64_t{1}}})[0]);
+  return concatenate(parts);
+}
+
+// Reduced axes go behind the others, as one.
+Tensors gradient_prod(const GradientCall& call) {
+  const Tensor& x = call.in[0];
+  const auto& axes = call.attrs.list("axes");
+  if (x.meta().elements() == 0 || axes.empty()) return {axes.empty() ? call.dout[0] : scale(x, 0)};
+  std::vector<int64_t> order, back(static_cast<size_t>(x.shape().rank()));
+  std::vector<Dim> rows;
+  for (int axis = 0; axis < x.shape().rank(); ++axis)
+    if (!std::binary_search(axes.begin(), axes.end(), axis)) {
+      order.push_back(axis);
+      rows.push_back(x.shape()[axis]);
+    }
+  order.insert(order.end(), axes.begin(), axes.end());
+  for (size_t i = 0; i < order.size(); ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  const Tensor moved = transpose(x, order);
+  std::vector<Dim> column = rows;
+  rows.push_back(-1);
+  column.push_back(1);
+  const Tensor others = products_of_others(reshape(moved, rows));
+  const Tensor dx = multiply(others, reshape(call.dout[0], column));
+  return {transpose(reshape(dx, moved.shape().dims()), back)};
+}
+
+Tensors gradient_norm(const GradientCall& call) {
+  const Tensor& x = call.in[0];
+  const std::vector<Dim> kept = kept_shape(x.shape(), call.attrs);
+  return {multiply(x, divide(reshape(call.dout[0], kept), reshape(call.out[0], kept)))};
 }
 
 Cost cost(const Metas& in, const Metas& out, const Attrs&) {
@@ -108,6 +169,8 @@ std::vector<Sample> samples() {
       sample("columns", {4, 17}, {1}),
       sample("middle", {2, 3, 4}, {1}),
       sample("both_ends", {3, 4, 2}, {0, 2}, 1),
+      sample("every_other", {2, 3, 4, 5, 2}, {0, 2, 4}),
+      sample("inner_kept", {2, 3, 4, 5, 37}, {1, 3}),
       sample("leading", {2, 3, 2, 5}, {0, 1, 2}),
       sample("ones", {1, 4, 1}, {0, 2}),
       sample("none_kept", {0, 3}, {1}),
@@ -116,6 +179,8 @@ std::vector<Sample> samples() {
       sample("images_b256", {256, 26, 26, 32}, {0, 1, 2}, 0, true),
       sample("gpt_bias", {8, 256, 1024}, {0, 1}, 0, true),
       sample("all_large", {256, 4096}, {0, 1}, 0, true),
+      sample("rows_of_768", {4096, 768}, {1}, 0, true),
+      sample("images_b32", {32, 64, 64, 64}, {1, 2}, 0, true),
   };
 }
 
@@ -126,14 +191,18 @@ std::vector<Sample> samples_sum() {
   return result;
 }
 
-constexpr Variant kSumVariants[] = {
-    {"tiled", DeviceKind::cpu, cpu::reduce_sum_tiled},
-    {"reference", DeviceKind::cpu, cpu::reduce_sum_reference},
-};
-constexpr Variant kMaxVariants[] = {
-    {"tiled", DeviceKind::cpu, cpu::reduce_max_tiled},
-    {"reference", DeviceKind::cpu, cpu::reduce_max_reference},
-};
+// Norms are of reals that are not all 0.
+std::vector<Sample> samples_norm() {
+  std::vector<Sample> result = samples();
+  std::erase_if(result, [](const Sample& s) { return s.in[0].meta.dtype != Dtype::float32; });
+  return result;
+}
+
+constexpr Variant kSumVariants[] = {{"tiled", DeviceKind::cpu, cpu::reduce_sum_tiled}};
+constexpr Variant kMaxVariants[] = {{"tiled", DeviceKind::cpu, cpu::reduce_max_tiled}};
+constexpr Variant kMinVariants[] = {{"tiled", DeviceKind::cpu, cpu::reduce_min_tiled}};
+constexpr Variant kProdVariants[] = {{"tiled", DeviceKind::cpu, cpu::reduce_prod_tiled}};
+constexpr Variant kNormVariants[] = {{"tiled", DeviceKind::cpu, cpu::reduce_norm_tiled}};
 
 constexpr AddingOp kAddingSum{"reduce_sum_accumulate", kReduceSum, 0, 1};
 Metas infer_accumulate(const Metas& in, const Attrs& attrs) { return kAddingSum.infer(in, attrs); }
@@ -152,12 +221,7 @@ std::vector<int64_t> normalised(const char* op, const Tensor& x, std::vector<int
     for (int64_t axis = 0; axis < rank; ++axis) axes.push_back(axis);
     return axes;
   }
-  for (int64_t& axis : axes) {
-    if (axis < -rank || axis >= rank)
-      throw UserError("[" + std::string(op) + "] expected axes in [" + std::to_string(-rank) +
-                      ", " + std::to_string(rank) + "), received " + std::to_string(axis));
-    if (axis < 0) axis += rank;
-  }
+  for (int64_t& axis : axes) axis = axis_of(op, axis, static_cast<int>(rank));
   std::sort(axes.begin(), axes.end());
   return axes;
 }
@@ -188,11 +252,44 @@ const Op kReduceMax{
     .name = "reduce_max",
     .summary = "maximum over axes; NaN if one is",
     .infer = reduce_op::infer_max,
-    .gradient = reduce_op::gradient_max,
-    .rows = reduce_op::rows_max_axes,
+    .gradient = reduce_op::gradient_extreme,
+    .rows = reduce_op::rows_mix_axes,
     .variants = reduce_op::kMaxVariants,
     .cost = reduce_op::cost,
     .samples = reduce_op::samples,
+};
+
+const Op kReduceMin{
+    .name = "reduce_min",
+    .summary = "minimum over axes; NaN if one is",
+    .infer = reduce_op::infer_min,
+    .gradient = reduce_op::gradient_extreme,
+    .rows = reduce_op::rows_mix_axes,
+    .variants = reduce_op::kMinVariants,
+    .cost = reduce_op::cost,
+    .samples = reduce_op::samples,
+};
+
+const Op kReduceProd{
+    .name = "reduce_prod",
+    .summary = "product over axes",
+    .infer = reduce_op::infer_prod,
+    .gradient = reduce_op::gradient_prod,
+    .rows = reduce_op::rows_mix_axes,
+    .variants = reduce_op::kProdVariants,
+    .cost = reduce_op::cost,
+    .samples = reduce_op::samples_sum,
+};
+
+const Op kReduceNorm{
+    .name = "reduce_norm",
+    .summary = "root of the sum of squares over axes",
+    .infer = reduce_op::infer_norm,
+    .gradient = reduce_op::gradient_norm,
+    .rows = reduce_op::rows_mix_axes,
+    .variants = reduce_op::kNormVariants,
+    .cost = reduce_op::cost,
+    .samples = reduce_op::samples_norm,
 };
 
 const Op kReduceSumAccumulate{
@@ -218,6 +315,18 @@ Tensor reduce_sum(const Tensor& x, std::vector<int64_t> axes, bool keepdims,
 
 Tensor reduce_max(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
   return reduce_op::reduce(kReduceMax, x, std::move(axes), keepdims);
+}
+
+Tensor reduce_min(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce_op::reduce(kReduceMin, x, std::move(axes), keepdims);
+}
+
+Tensor reduce_prod(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce_op::reduce(kReduceProd, x, std::move(axes), keepdims);
+}
+
+Tensor reduce_norm(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {
+  return reduce_op::reduce(kReduceNorm, x, std::move(axes), keepdims);
 }
 
 Tensor reduce_mean(const Tensor& x, std::vector<int64_t> axes, bool keepdims) {

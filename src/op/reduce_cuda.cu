@@ -6,23 +6,70 @@
 namespace pl::cuda {
 namespace {
 
-// What is joined, and in what: A holds a part.
-template <class T>
-struct SumOf {
-  using Part = Wide<T>;
-  __device__ static Part start() { return Part(0); }
-  using Join = Plus;
+struct Least {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Times {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+
+// What is joined, and in what: a Part. `term`: what an element counts as; `end`: the result.
+template <class T, class P, class J>
+struct ReductionOf {
+  using Part = P;
+  using Join = J;
+  static constexpr bool kSums = std::is_same_v<J, Plus> && !std::is_integral_v<T>;
+  __device__ static Part term(Part x) { return x; }
+  __device__ static Part end(Part x) { return x; }
 };
 template <class T>
-struct MaxOf {
-  using Part = Wide<T>;
-  __device__ static Part start() {
+struct SumOf : ReductionOf<T, Wide<T>, Plus> {
+  __device__ static Wide<T> start() { return Wide<T>(0); }
+};
+template <class T>
+struct ProdOf : ReductionOf<T, Wide<T>, Times> {
+  __device__ static Wide<T> start() { return Wide<T>(1); }
+};
+template <class T>
+struct MaxOf : ReductionOf<T, Wide<T>, Larger> {
+  __device__ static Wide<T> start() {
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(int64_t{1} << (8 * sizeof(T) - 1));
     else
-      return -infinity(Part(0));
+      return -infinity(Wide<T>(0));
   }
-  using Join = Larger;
+};
+template <class T>
+struct MinOf : ReductionOf<T, Wide<T>, Least> {
+  __device__ static Wide<T> start() {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(~(int64_t{1} << (8 * sizeof(T) - 1)));
+    else
+      return infinity(Wide<T>(0));
+  }
+};
+// In float64, which squares of float32 do not leave.
+template <class T>
+struct NormOf : ReductionOf<T, double, Plus> {
+  static constexpr bool kSums = false;
+  __device__ static double start() { return 0; }
+  __device__ static double term(double x) { return x * x; }
+  __device__ static double end(double x) { return sqrt_of(x); }
+};
+// The second stage, of parts that a first one left.
+template <class R>
+struct PartsOf : R {
+  __device__ static typename R::Part term(typename R::Part x) { return x; }
+};
+template <class R>
+struct FirstOf : R {
+  __device__ static typename R::Part end(typename R::Part x) { return x; }
 };
 
 // (outer, reduced) to (outer, pieces): a block for each piece of a row.
@@ -36,10 +83,10 @@ __global__ void reduce_runs(const In* x, SumEnd<Out> end, int64_t outer, int64_t
     A total = R::start();
     each_of_row(x + task / pieces * reduced + first, count, static_cast<int>(threadIdx.x),
                 static_cast<int>(blockDim.x), [&](Wide<In> value, int64_t) {
-                  total = typename R::Join()(total, static_cast<A>(value));
+                  total = typename R::Join()(total, R::term(static_cast<A>(value)));
                 });
     total = block_all(total, R::start(), shared, typename R::Join());
-    if (threadIdx.x == 0) end(task, static_cast<Out>(total));
+    if (threadIdx.x == 0) end(task, static_cast<Out>(R::end(total)));
     __syncthreads();
   }
 }
@@ -80,8 +127,9 @@ __global__ void reduce_each(const In* x, SumEnd<Out> end, ReduceAxes kept, Reduc
     A total = R::start();
     for (int64_t k = 0; k < reduced.count; ++k)
       total = typename R::Join()(
-          total, static_cast<A>(widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)])));
-    end(o, static_cast<Out>(total));
+          total,
+          R::term(static_cast<A>(widen(from[plain ? k * reduced.strides[0] : reduced.offset(k)]))));
+    end(o, static_cast<Out>(R::end(total)));
   }
 }
 
@@ -89,7 +137,9 @@ template <class Out>
 struct ColumnSumEnd {
   SumEnd<Out> end;
   int64_t columns;
-  __device__ void ahead(int64_t outer, int64_t column) const { end.ahead(outer * columns + column); }
+  __device__ void ahead(int64_t outer, int64_t column) const {
+    end.ahead(outer * columns + column);
+  }
   __device__ void operator()(int64_t outer, int64_t column, const double (&sums)[1]) const {
     end(outer * columns + column, static_cast<Out>(static_cast<Wide<Out>>(sums[0])));
   }
@@ -139,9 +189,10 @@ std::unique_ptr<Kernel> runs_kernel(const PrepareCall& call, int64_t outer, int6
           return;
         }
         A* parts = reinterpret_cast<A*>(workspace);
-        reduce_runs<R, In, A><<<blocks, static_cast<unsigned>(threads), 0, launch.stream>>>(
-            input<In>(in, x), SumEnd<A>{parts}, outer, reduced, pieces, piece);
-        reduce_runs<R, A, Out><<<launch.blocks(outer, 1, 64), 256, 0, launch.stream>>>(
+        reduce_runs<FirstOf<R>, In, A>
+            <<<blocks, static_cast<unsigned>(threads), 0, launch.stream>>>(
+                input<In>(in, x), SumEnd<A>{parts}, outer, reduced, pieces, piece);
+        reduce_runs<PartsOf<R>, A, Out><<<launch.blocks(outer, 1, 64), 256, 0, launch.stream>>>(
             parts, sum_end<Out>(x, in, out), outer, pieces, 1, pieces);
       },
       pieces > 1 ? outer * pieces * static_cast<Bytes>(sizeof(A)) : 0);
@@ -190,30 +241,25 @@ std::unique_ptr<Kernel> reduce_kernel(const PrepareCall& call) {
     return each_kernel<R<In>, In, Out>(call);
   if (form[2] == 1 && (form[1] >= 32 || form[0] < 4096))
     return runs_kernel<R<In>, In, Out>(call, form[0], form[1]);
-  constexpr bool kSums = std::is_same_v<typename R<In>::Join, Plus> && !std::is_integral_v<In>;
-  if constexpr (kSums)
+  if constexpr (R<In>::kSums)
     if (form[0] * form[2] < 32768 || form[1] >= 2048) return columns_kernel<In, Out>(call, form);
   return each_kernel<R<In>, In, Out>(call);
 }
 
+template <template <class> class R>
+std::unique_ptr<Kernel> reduction(const PrepareCall& call) {
+  const Dtype from = call.in.back().dtype, to = call.out[0].dtype;
+  if (from == Dtype::bfloat16 && to == Dtype::float32) return reduce_kernel<R, Bf16, float>(call);
+  if (from == Dtype::float16 && to == Dtype::float32) return reduce_kernel<R, Half, float>(call);
+  return dispatch_number(from, [&]<class T>() { return reduce_kernel<R, T, T>(call); });
+}
+
 }  // namespace
 
-std::unique_ptr<Kernel> reduce_sum(const PrepareCall& call) {
-  const Dtype from = call.in.back().dtype, to = call.out[0].dtype;
-  if (from == Dtype::bfloat16 && to == Dtype::float32)
-    return reduce_kernel<SumOf, Bf16, float>(call);
-  if (from == Dtype::float16 && to == Dtype::float32)
-    return reduce_kernel<SumOf, Half, float>(call);
-  return dispatch_number(from, [&]<class T>() { return reduce_kernel<SumOf, T, T>(call); });
-}
-std::unique_ptr<Kernel> reduce_max(const PrepareCall& call) {
-  const Dtype from = call.in[0].dtype, to = call.out[0].dtype;
-  if (from == Dtype::bfloat16 && to == Dtype::float32)
-    return reduce_kernel<MaxOf, Bf16, float>(call);
-  if (from == Dtype::float16 && to == Dtype::float32)
-    return reduce_kernel<MaxOf, Half, float>(call);
-  return dispatch_number(call.in[0].dtype,
-                         [&]<class T>() { return reduce_kernel<MaxOf, T, T>(call); });
-}
+std::unique_ptr<Kernel> reduce_sum(const PrepareCall& call) { return reduction<SumOf>(call); }
+std::unique_ptr<Kernel> reduce_max(const PrepareCall& call) { return reduction<MaxOf>(call); }
+std::unique_ptr<Kernel> reduce_min(const PrepareCall& call) { return reduction<MinOf>(call); }
+std::unique_ptr<Kernel> reduce_prod(const PrepareCall& call) { return reduction<ProdOf>(call); }
+std::unique_ptr<Kernel> reduce_norm(const PrepareCall& call) { return reduction<NormOf>(call); }
 
 }  // namespace pl::cuda

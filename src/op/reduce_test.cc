@@ -36,11 +36,9 @@ TEST(ReduceSum, GivesTheSameBitsAtAnyThreadCount) {
     std::vector<int64_t> axes;
   };
   // Long columns, long rows, a scalar, and rows too few for every thread to have one.
-  const std::vector<Case> cases{{{9000, 37}, {0}},
-                                {{3, 50001}, {1}},
-                                {{300001}, {}},
-                                {{2, 5000, 65}, {1}},
-                                {{60, 50, 30}, {0, 2}}};
+  const std::vector<Case> cases{
+      {{9000, 37}, {0}},      {{3, 50001}, {1}},      {{300001}, {}},          {{2, 5000, 65}, {1}},
+      {{60, 50, 30}, {0, 2}}, {{9000, 3, 5}, {0, 2}}, {{7, 40, 90, 3}, {0, 2}}};
   for (const Case& c : cases) {
     std::vector<std::vector<float>> results;
     for (int threads : {1, 2, 3}) {
@@ -50,6 +48,30 @@ TEST(ReduceSum, GivesTheSameBitsAtAnyThreadCount) {
     }
     EXPECT_EQ(results[0], results[1]) << c.shape.text();
     EXPECT_EQ(results[0], results[2]) << c.shape.text();
+  }
+}
+
+// Axes that lie between others, on either side, or in turn, against sums of one axis at a time.
+TEST(Reduce, TakesAnyAxes) {
+  CpuBackend backend(2);
+  BackendScope scope(backend);
+  const std::vector<std::pair<Shape, std::vector<int64_t>>> cases{
+      {{5, 40, 7, 33}, {1, 3}},        {{5, 40, 7, 33}, {0, 2}},   {{3, 2, 5, 2, 3, 2}, {0, 2, 4}},
+      {{3, 2, 5, 2, 3, 2}, {1, 3, 5}}, {{2, 5000, 3, 17}, {1, 3}}, {{2, 3, 4100}, {0, 2}},
+      {{70, 3, 65, 5}, {0, 2}},        {{6, 1, 9, 1, 4}, {0, 4}}};
+  for (const auto& [shape, axes] : cases) {
+    const Tensor x = random(shape);
+    Tensor sum = x, most = x, least = x;
+    for (size_t i = axes.size(); i-- > 0;) {
+      sum = reduce_sum(sum, {axes[i]});
+      most = reduce_max(most, {axes[i]});
+      least = reduce_min(least, {axes[i]});
+    }
+    EXPECT_EQ(values(reduce_max(x, axes)), values(most)) << shape.text();
+    EXPECT_EQ(values(reduce_min(x, axes)), values(least)) << shape.text();
+    const std::vector<float> wanted = values(sum), seen = values(reduce_sum(x, axes));
+    ASSERT_EQ(seen.size(), wanted.size());
+    for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i], wanted[i], 2e-4) << shape.text();
   }
 }
 

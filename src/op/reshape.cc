@@ -102,12 +102,15 @@ Tensor reshape(const Tensor& x, std::vector<Dim> shape) {
   if (free >= 0) {
     if (known == 0 || total % known != 0) throw bad("a size that the other dimensions divide");
     shape[static_cast<size_t>(free)] = total / known;
+  } else if (known != total) {
+    throw bad("a shape of " + std::to_string(total) + " elements");
   }
   if (Shape(shape) == x.shape()) return x;
   // Samples lie one after another, so they may share dimension 0 with others (B, T, D) -> (B * T,
-  // D) and part from them again.
+  // D) and part from them again. Where there are no elements, -1 stands for x's own dimension 0.
   if (!shape.empty() && x.shape().rank() > 0 &&
-      (shape[0] == x.shape()[0] || (carries_rows(x) && reshape_op::whole(shape[0], x.shape()[0]))))
+      (shape[0] == x.shape()[0] ||
+       (total > 0 && carries_rows(x) && reshape_op::whole(shape[0], x.shape()[0]))))
     shape[0] = -1;
   return apply(kReshape, {x}, {{"shape", std::move(shape)}})[0];
 }

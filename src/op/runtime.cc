@@ -50,9 +50,10 @@ Runtime& Runtime::here() {
   return *own;
 }
 
-KernelCache::Found Runtime::kernel(const Op& op, const Tensors& in, const Attrs& attrs) {
+KernelCache::Found Runtime::kernel(const Op& op, const Tensors& in, const Attrs& attrs,
+                                   const ValueMemory& results) {
   backend_.use();
-  return kernels_.find(op, in, attrs);
+  return kernels_.find(op, in, attrs, results);
 }
 
 RuntimeDevice::RuntimeDevice(std::shared_ptr<DeviceSpace> of, Backend& chooses,

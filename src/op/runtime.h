@@ -52,7 +52,8 @@ class Runtime {
   size_t cached_kernels() const { return kernels_.size(); }
 
   // Prepared for the call's operands and attributes, now or before.
-  KernelCache::Found kernel(const Op& op, const Tensors& in, const Attrs& attrs);
+  KernelCache::Found kernel(const Op& op, const Tensors& in, const Attrs& attrs,
+                            const ValueMemory& results);
 
   // From the first value there until the Runtime ends, with kernels that give the same bits in
   // every run, unless whoever asks first has other ones.

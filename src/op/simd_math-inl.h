@@ -114,6 +114,29 @@ HWY_INLINE FloatVector exp_of(FloatVector v) {
   return hn::IfThenElse(hn::Eq(v, v), value, v);
 }
 
+// e to the v - 1 within 3 units in the last place, near 0 too; the sign of 0 and NaN stay. As
+// exp_of, but 1 is taken off before the power of two is multiplied in.
+HWY_INLINE FloatVector expm1_of(FloatVector v) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const auto x = hn::Min(hn::Max(v, hn::Set(d, -30.0f)), hn::Set(d, 89.0f));
+  const auto k = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  const auto kf = hn::ConvertTo(d, k);
+  auto r = hn::Sub(x, hn::Mul(kf, hn::Set(d, 0.693359375f)));
+  r = hn::Sub(r, hn::Mul(kf, hn::Set(d, -2.12194440e-4f)));
+  constexpr float kCoefficients[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                                     4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+  const auto near = hn::Add(hn::Mul(polynomial(r, kCoefficients), hn::Mul(r, r)), r);
+  auto power = [&](auto exponent) HWY_ATTR {
+    const auto biased = hn::Max(hn::Add(exponent, hn::Set(di, 127)), hn::Zero(di));
+    return hn::BitCast(d, hn::ShiftLeft<23>(biased));
+  };
+  const auto half = hn::ShiftRight<1>(k);
+  const auto scaled = hn::Add(near, hn::Sub(hn::Set(d, 1.0f), power(hn::Neg(k))));
+  const auto value = hn::Mul(hn::Mul(scaled, power(half)), power(hn::Sub(k, half)));
+  return hn::IfThenElse(hn::Eq(v, v), hn::CopySign(value, v), v);
+}
+
 // 1 / (1 + e to the -x); the exponent is never positive, so nothing overflows.
 HWY_INLINE FloatVector sigmoid_of(FloatVector x) {
   const Floats d;

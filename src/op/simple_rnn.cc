@@ -59,6 +59,7 @@ const std::vector<RecurrentCase>& cases() {
       {"no_steps", 2, 0, 3, {{"state", on}}},
       {"no_rows", 0, 3, 3},
       {"wide", 9, 2, 37},
+      {"two_panels", 7, 3, 83, {{"mask", on}}},
   };
   return list;
 }
@@ -75,8 +76,10 @@ std::vector<Sample> gradient_samples() {
   return recurrent_samples(kBackward, list);
 }
 
-constexpr Variant kVariants[] = {{"reference", DeviceKind::cpu, cpu::simple_rnn_reference}};
+constexpr Variant kVariants[] = {{"simd", DeviceKind::cpu, cpu::simple_rnn_simd},
+                                 {"reference", DeviceKind::cpu, cpu::simple_rnn_reference}};
 constexpr Variant kGradientVariants[] = {
+    {"simd", DeviceKind::cpu, cpu::simple_rnn_gradient_simd},
     {"reference", DeviceKind::cpu, cpu::simple_rnn_gradient_reference}};
 
 }  // namespace

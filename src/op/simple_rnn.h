@@ -27,7 +27,9 @@ namespace cpu {
 RecurrentForm simple_rnn_form(const PrepareCall&);
 RecurrentForm simple_rnn_gradient_form(const PrepareCall&);
 
+std::unique_ptr<Kernel> simple_rnn_simd(const PrepareCall&);
 std::unique_ptr<Kernel> simple_rnn_reference(const PrepareCall&);
+std::unique_ptr<Kernel> simple_rnn_gradient_simd(const PrepareCall&);
 std::unique_ptr<Kernel> simple_rnn_gradient_reference(const PrepareCall&);
 }  // namespace cpu
 

@@ -32,6 +32,17 @@ __device__ inline W sigmoid(W x) {
   const W e = exp(-fabs(x)); return (x >= W(0) ? W(1) : e) / (W(1) + e);
 }
 __device__ inline W softplus(W x) { return (x < W(0) ? W(0) : x) + log1p(exp(-fabs(x))); }
+__device__ inline W floor_divided(W a, W b) {
+  if (b == W(0)) return a / b;
+  const W rest = fmod(a, b);
+  const W quotient = (a - rest) / b - W(rest != W(0) && (rest < W(0)) != (b < W(0)));
+  const W whole = floor(quotient);
+  return quotient - whole > W(0.5) ? whole + W(1) : whole;
+}
+__device__ inline W modulo(W a, W b) {
+  const W rest = fmod(a, b);
+  return rest != W(0) && (rest < W(0)) != (b < W(0)) ? rest + b : rest;
+}
 __device__ inline W sign(W x) { return x > W(0) ? W(1) : x < W(0) ? W(-1) : x; }
 __device__ inline W below(W x, bool approximate) {
   if (!approximate) return W(0.5) * erfc(-x * W(0.70710678118654752));

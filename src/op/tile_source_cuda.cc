@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 #include "op/cuda/tile_source.h"
 #include "op/cuda/walk.h"
@@ -67,9 +68,33 @@ Grid grid_of(const Metas& tensors, const Shape& shape, const std::vector<bool>& 
   return grid;
 }
 
+// Instructions that are functions of CUDA's or of the prelude.
+constexpr std::pair<TileOp, const char*> kFunctions[] = {{TileOp::maximum, "maximum"},
+                                                         {TileOp::minimum, "minimum"},
+                                                         {TileOp::floor_divide, "floor_divided"},
+                                                         {TileOp::mod, "modulo"},
+                                                         {TileOp::power, "pow"},
+                                                         {TileOp::exp, "exp"},
+                                                         {TileOp::log, "log"},
+                                                         {TileOp::sqrt, "sqrt"},
+                                                         {TileOp::tanh, "tanh"},
+                                                         {TileOp::expm1, "expm1"},
+                                                         {TileOp::sin, "sin"},
+                                                         {TileOp::cos, "cos"},
+                                                         {TileOp::floor, "floor"},
+                                                         {TileOp::ceil, "ceil"},
+                                                         {TileOp::trunc, "trunc"},
+                                                         {TileOp::round, "rint"},
+                                                         {TileOp::sigmoid, "sigmoid"},
+                                                         {TileOp::abs, "fabs"},
+                                                         {TileOp::sign, "sign"},
+                                                         {TileOp::softplus, "softplus"}};
+
 std::string expression(const TileInstruction& made, int64_t result) {
   const std::string a = "v" + id(made.a), b = "v" + id(made.b), x = number(made.x);
   const std::string flag = made.x != 0 ? "true" : "false";
+  for (const auto& [op, name] : kFunctions)
+    if (op == made.op) return name + ("(" + a) + (operands_of(op) == 2 ? ", " + b : "") + ")";
   switch (made.op) {
     case TileOp::add:
       return a + " + " + b;
@@ -79,10 +104,6 @@ std::string expression(const TileInstruction& made, int64_t result) {
       return a + " * " + b;
     case TileOp::divide:
       return a + " / " + b;
-    case TileOp::maximum:
-      return "maximum(" + a + ", " + b + ")";
-    case TileOp::minimum:
-      return "minimum(" + a + ", " + b + ")";
     case TileOp::equal_mask:
       return a + " == " + b + " ? W(1) : W(0)";
     case TileOp::greater_mask:
@@ -91,27 +112,8 @@ std::string expression(const TileInstruction& made, int64_t result) {
       return a + " >= " + b + " ? W(1) : W(0)";
     case TileOp::negative:
       return "-" + a;
-    case TileOp::exp:
-    case TileOp::log:
-    case TileOp::sqrt:
-    case TileOp::tanh: {
-      const char* names[] = {"exp", "log", "sqrt", "tanh"};
-      const int which = made.op == TileOp::exp    ? 0
-                        : made.op == TileOp::log  ? 1
-                        : made.op == TileOp::sqrt ? 2
-                                                  : 3;
-      return std::string(names[which]) + "(" + a + ")";
-    }
     case TileOp::square:
       return a + " * " + a;
-    case TileOp::sigmoid:
-      return "sigmoid(" + a + ")";
-    case TileOp::abs:
-      return "fabs(" + a + ")";
-    case TileOp::sign:
-      return "sign(" + a + ")";
-    case TileOp::softplus:
-      return "softplus(" + a + ")";
     case TileOp::scale:
       return a + " * " + x + " + " + number(made.y);
     case TileOp::relu:
@@ -130,10 +132,9 @@ std::string expression(const TileInstruction& made, int64_t result) {
       return "drop" + id(result) +
              "[j] >= " + std::to_string(static_cast<uint32_t>(made.x * 0x1p32)) + "u ? " + a +
              " * " + number(1 / (1 - made.x)) + " : W(0)";
-    case TileOp::cast:
+    default:  // cast
       return a;
   }
-  return a;
 }
 
 std::string scalar_text(const ScalarInstruction& made) {

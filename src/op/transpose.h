@@ -9,12 +9,12 @@ namespace pl {
 
 extern const Op kTranspose;
 
-// Without a perm the dimensions are reversed. x itself when nothing moves.
+// Without a perm the dimensions are reversed; negative ones count from the end. x itself when
+// nothing moves.
 Tensor transpose(const Tensor& x, std::vector<int64_t> perm = {});
 
 namespace cpu {
 std::unique_ptr<Kernel> transpose_blocked(const PrepareCall&);
-std::unique_ptr<Kernel> transpose_reference(const PrepareCall&);
 }  // namespace cpu
 
 }  // namespace pl

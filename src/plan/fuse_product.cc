@@ -42,8 +42,8 @@ struct ProductFusion {
     const NodeId made_by = producer(id, kMatmul.name);
     if (made_by < 0) return -1;
     const Attrs& attrs = graph.nodes[index(made_by)].attrs;
-    const bool plain =
-        !attrs.has("activation") && !attrs.has("dtype") && attrs.integer("transpose_a", 0) == 0;
+    const bool plain = is_floating(meta(id).dtype) && !attrs.has("activation") &&
+                       !attrs.has("dtype") && attrs.integer("transpose_a", 0) == 0;
     return plain ? made_by : -1;
   }
 

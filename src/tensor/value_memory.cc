@@ -95,6 +95,12 @@ void ValueMemory::unmap(void* data, Bytes bytes) noexcept {
     munmap(data, static_cast<size_t>(bytes));
 }
 
+void ValueMemory::expect(Bytes bytes) const {
+  if (!limit_) return;
+  const std::lock_guard lock(mutex_);
+  if (bytes > *limit_ - used_) refuse(bytes, false);
+}
+
 ValueMemory::Block ValueMemory::take(Bytes bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > page_ / 2) {

@@ -46,6 +46,7 @@ class ValueMemory {
   // Throws DoesNotFit, with nothing changed, when living values and this one exceed the limit.
   Block take(Bytes bytes);
   void give(const Block& block, Bytes bytes) noexcept;
+  void expect(Bytes bytes) const;  // throws as take(), and takes nothing
 
   // Bytes that lie elsewhere and count as used, such as prepared kernels. False: no room.
   bool charge(Bytes bytes);

@@ -340,6 +340,34 @@ def layer_norm_parameter_gradient(attrs, x, mean, rstd, dy):
     return (dy * (x - mean[..., None]) * rstd[..., None]).sum(over), dy.sum(over)
 
 
+def grouped(x, groups):
+    return x.reshape(x.shape[0], math.prod(x.shape[1:-1]), groups, x.shape[-1] // groups)
+
+
+def group_norm(attrs, x, gamma, beta):
+    rows = grouped(x, attrs["groups"])
+    mean, variance = rows.mean((1, 3)), rows.var((1, 3))
+    rstd = 1 / np.sqrt(variance + attrs["epsilon"])
+    y = (rows - mean[:, None, :, None]) * rstd[:, None, :, None]
+    return y.reshape(x.shape) * gamma + beta, mean, rstd
+
+
+def group_norm_sums(attrs, x, mean, rstd, dy):
+    n = (grouped(x, mean.shape[1]) - mean[:, None, :, None]) * rstd[:, None, :, None]
+    over, shape = grouped(dy, mean.shape[1]), (x.shape[0], x.shape[-1])
+    return (over * n).sum(1).reshape(shape), over.sum(1).reshape(shape)
+
+
+def group_norm_gradient(attrs, x, gamma, mean, rstd, dy, of_normal, of_dy):
+    groups = mean.shape[1]
+    rows, g = grouped(x, groups), grouped(dy * gamma, groups)
+    moment = lambda m: m[:, None, :, None]
+    count = rows.shape[1] * rows.shape[3]
+    average = lambda sums: moment((sums * gamma).reshape(len(x), groups, -1).sum(2) / count) if len(x) else 0
+    n = (rows - moment(mean)) * moment(rstd)
+    return (moment(rstd) * (g - average(of_dy) - n * average(of_normal))).reshape(x.shape)
+
+
 def layer_norm_gradients(attrs, x, gamma, mean, rstd, dy, added=0.0):
     dx = layer_norm_gradient(attrs, x, gamma, mean, rstd, dy) + added
     total = (dx.sum(tuple(range(dx.ndim - 1))),) if attrs.get("sum") else ()
@@ -647,6 +675,12 @@ def cast(attrs, x):
     return np.trunc(x) if attrs["dtype"].startswith("int") else x
 
 
+def power(attrs, x, y):
+    """Of whole numbers to negative powers: 0, but for bases 1 and -1."""
+    z = np.float_power(x, y)
+    return np.trunc(z) if np.all(np.trunc(x) == x) and np.all(np.trunc(y) == y) else z
+
+
 def mask(compare):
     return lambda a, x, y: compare(x, y)
 
@@ -655,6 +689,37 @@ def embedding_gradient(attrs, indices, dy, onto=0.0):
     table = np.zeros((attrs["depth"], dy.shape[-1])) + onto
     np.add.at(table, indices.astype(np.int64).ravel(), dy.reshape(indices.size, dy.shape[-1]))
     return table
+
+
+def picked(attrs, indices, depth):
+    """Indices into an axis of `depth` elements and a last one for those outside, by which x with that one is taken."""
+    i = indices.astype(np.int64)
+    i = np.where(i < 0, i + depth, i)
+    return np.where((i < 0) | (i >= depth), depth, i)
+
+
+def gather(attrs, x, indices):
+    axis = attrs["axis"]
+    i = picked(attrs, indices, x.shape[axis])
+    outside = np.full(x.shape[:axis] + (1,) + x.shape[axis + 1:], 0.0 if attrs["zeros"] else np.nan)
+    grown = np.concatenate([x, outside], axis)
+    return np.take_along_axis(grown, i, axis) if attrs["each"] else np.take(grown, i, axis)
+
+
+def gather_gradient(attrs, indices, dy):
+    """Slopes of sum(dy * gather(x)), which is linear in x: one element of x after the other."""
+    axis = attrs["axis"]
+    gone = 1 if attrs["each"] else indices.ndim
+    dx = np.zeros(dy.shape[:axis] + (attrs["depth"],) + dy.shape[axis + gone:])
+    for v in range(attrs["depth"]):
+        here = picked(attrs, indices, attrs["depth"]) == v
+        if attrs["each"]:
+            part = np.where(here, dy, 0).sum(axis)
+        else:
+            part = np.where(here.reshape(here.shape + (1,) * (dy.ndim - axis - gone)), dy, 0)
+            part = part.sum(tuple(range(axis, axis + gone)))
+        dx[(slice(None),) * axis + (v,)] = part
+    return dx
 
 
 def part(attrs, shape):
@@ -919,6 +984,9 @@ OPS = {
     "layer_norm": layer_norm,
     "layer_norm_gradient": layer_norm_gradient,
     "layer_norm_parameter_gradient": layer_norm_parameter_gradient,
+    "group_norm": group_norm,
+    "group_norm_sums": group_norm_sums,
+    "group_norm_gradient": group_norm_gradient,
     "layer_norm_gradients": layer_norm_gradients,
     "layer_norm_gradients_accumulate": layer_norm_gradients_accumulate,
     "batch_norm": batch_norm,
@@ -994,6 +1062,9 @@ OPS = {
     "equal_mask": mask(np.equal),
     "greater_mask": mask(np.greater),
     "greater_equal_mask": mask(np.greater_equal),
+    "floor_divide": lambda a, x, y: np.floor_divide(x, y),
+    "mod": lambda a, x, y: np.mod(x, y),
+    "power": power,
     "negative": lambda a, x: -x,
     "exp": lambda a, x: np.exp(x),
     "log": lambda a, x: np.log(x),
@@ -1004,11 +1075,21 @@ OPS = {
     "abs": lambda a, x: np.abs(x),
     "sign": lambda a, x: np.sign(x),
     "softplus": lambda a, x: np.logaddexp(x, 0),
+    "expm1": lambda a, x: np.expm1(x),
+    "sin": lambda a, x: np.sin(x),
+    "cos": lambda a, x: np.cos(x),
+    "floor": lambda a, x: np.floor(x),
+    "ceil": lambda a, x: np.ceil(x),
+    "trunc": lambda a, x: np.trunc(x),
+    "round": lambda a, x: np.round(x),
     "scale": lambda a, x: x * a["factor"] + a.get("offset", 0.0),
     "fused_pointwise": fused_pointwise,
     "reduce_sum": reduction(np.sum),
     "reduce_sum_accumulate": lambda a, total, x: total + reduction(np.sum)(a, x),
     "reduce_max": reduction(np.max),
+    "reduce_min": reduction(np.min),
+    "reduce_prod": reduction(np.prod),
+    "reduce_norm": reduction(lambda x, **over: np.sqrt((x * x).sum(**over))),
     "cast": cast,
     "reshape": lambda a, x: x.reshape(front(a["shape"], x)),
     "transpose": lambda a, x: x.transpose(a["perm"]),
@@ -1027,6 +1108,8 @@ OPS = {
     "categorical_accuracy": lambda a, x, targets: argmax(x) == argmax(targets),
     "embedding": lambda a, table, indices: table[indices.astype(np.int64)],
     "embedding_gradient": embedding_gradient,
+    "gather": gather,
+    "gather_gradient": gather_gradient,
     "embedding_gradient_onto": lambda a, onto, i, dy: embedding_gradient(a, i, dy, onto),
     "concatenate": lambda a, *parts: np.concatenate(parts, a["axis"]),
     "slice": lambda a, x: np.take(x, np.arange(a["begin"], a["begin"] + a["size"]), a["axis"]),

@@ -72,6 +72,24 @@ __device__ inline float log1p_of(float x) { return log1pf(x); }
 __device__ inline double log1p_of(double x) { return log1p(x); }
 __device__ inline float erfc_of(float x) { return erfcf(x); }
 __device__ inline double erfc_of(double x) { return erfc(x); }
+__device__ inline float expm1_of(float x) { return expm1f(x); }
+__device__ inline double expm1_of(double x) { return expm1(x); }
+__device__ inline float sin_of(float x) { return sinf(x); }
+__device__ inline double sin_of(double x) { return sin(x); }
+__device__ inline float cos_of(float x) { return cosf(x); }
+__device__ inline double cos_of(double x) { return cos(x); }
+__device__ inline float floor_of(float x) { return floorf(x); }
+__device__ inline double floor_of(double x) { return floor(x); }
+__device__ inline float ceil_of(float x) { return ceilf(x); }
+__device__ inline double ceil_of(double x) { return ceil(x); }
+__device__ inline float trunc_of(float x) { return truncf(x); }
+__device__ inline double trunc_of(double x) { return trunc(x); }
+__device__ inline float round_of(float x) { return rintf(x); }
+__device__ inline double round_of(double x) { return rint(x); }
+__device__ inline float fmod_of(float a, float b) { return fmodf(a, b); }
+__device__ inline double fmod_of(double a, double b) { return fmod(a, b); }
+__device__ inline float pow_of(float a, float b) { return powf(a, b); }
+__device__ inline double pow_of(double a, double b) { return pow(a, b); }
 __device__ inline float infinity(float) { return __int_as_float(0x7f800000); }
 __device__ inline double infinity(double) { return __longlong_as_double(0x7ff0000000000000LL); }
 __device__ inline float nan_of(float) { return __int_as_float(0x7fc00000); }

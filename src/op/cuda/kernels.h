@@ -44,6 +44,14 @@ Prepared place_rows(const PrepareCall&);
 // reduce_cuda.cu
 Prepared reduce_sum(const PrepareCall&);  // and reduce_sum_accumulate
 Prepared reduce_max(const PrepareCall&);
+Prepared reduce_min(const PrepareCall&);
+Prepared reduce_prod(const PrepareCall&);
+Prepared reduce_norm(const PrepareCall&);
+
+// group_norm_cuda.cu
+Prepared group_norm(const PrepareCall&);
+Prepared group_norm_sums(const PrepareCall&);
+Prepared group_norm_gradient(const PrepareCall&);
 
 // layer_norm_cuda.cu
 Prepared layer_norm(const PrepareCall&);
@@ -79,6 +87,10 @@ Prepared matmul_add(const PrepareCall&);
 Prepared matmul_gelu_gradient(const PrepareCall&);
 Prepared batch_matmul(const PrepareCall&);
 
+// integer_product_cuda.cu
+Prepared integer_matmul(const PrepareCall&);
+Prepared integer_batch_matmul(const PrepareCall&);
+
 // linear_cross_entropy_cuda.cc
 Prepared linear_cross_entropy(const PrepareCall&);
 Prepared linear_cross_entropy_accumulate(const PrepareCall&);
@@ -108,6 +120,8 @@ Prepared upsample_gradient(const PrepareCall&);
 // embedding_cuda.cu
 Prepared embedding(const PrepareCall&);
 Prepared embedding_gradient(const PrepareCall&);
+Prepared gather(const PrepareCall&);
+Prepared gather_gradient(const PrepareCall&);
 
 // attention_cuda.cu
 Prepared attention(const PrepareCall&);

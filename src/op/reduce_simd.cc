@@ -1,0 +1,318 @@
+// CPU kernels of the reductions, compiled once for each SIMD target. Work is cut into pieces of
+// fixed size, shared out to threads and joined in a fixed order; along rows it runs in 64 bytes of
+// lanes whatever the vector width. So the bits depend on the shape alone. Sums of float32 run in
+// float32 over a few rows and in float64 beyond.
+#include "op/reduce.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "op/reduce_simd.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file again.
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "backend/cpu/parallel.h"
+#include "hwy/highway.h"
+#include "op/kernel.h"
+#include "op/reduce_form.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pl::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#include "op/reduce_rules-inl.h"
+
+// ---- along rows
+
+template <class T>
+using Lanes = hn::CappedTag<T, 64 / sizeof(T)>;
+
+// Lane l with lane l + half of them, until one is left.
+template <class Join, class D>
+HWY_INLINE hn::TFromD<D> join_lanes(D, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return join_lanes<Join>(half, Join::join(half, hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
+  return hn::GetLane(v);
+}
+
+// One piece each of `count` outputs: pieces[i] lies at from[i], all have as many elements. Several
+// at a time keep the processor busy while it waits for a sum.
+template <class R, int count>
+HWY_INLINE void join_pieces(const ReduceForm& f, const typename R::In* const* from,
+                            const ReducePiece* pieces, typename R::Total* result) {
+  using T = typename R::Total;
+  using Join = typename R::Join;
+  using In = typename R::In;
+  const Lanes<T> d;
+  constexpr auto kWidth = static_cast<Dim>(hn::MaxLanes(Lanes<T>()));
+  constexpr Dim kLanes = 64 / sizeof(T);
+  constexpr int kParts = static_cast<int>(kLanes / kWidth);
+  hn::Vec<Lanes<T>> total[count][kParts];
+  for (auto& parts : total)
+    for (auto& part : parts) part = hn::Set(d, Join::template start<T>);
+  const Dim n = pieces[0].count;
+  for (Dim row = 0; row < pieces[0].rows; ++row) {
+    const In* x[count];
+    for (int i = 0; i < count; ++i)
+      x[i] = from[i] + f.rows.offset(pieces[i].row + row) + pieces[i].begin;
+    Dim j = 0;
+    for (; j + kLanes <= n; j += kLanes)
+      for (int p = 0; p < kParts; ++p)
+        for (int i = 0; i < count; ++i)
+          total[i][p] = Join::join(d, total[i][p], R::term(load(d, x[i] + j + p * kWidth)));
+    for (int p = 0; p < kParts && j < n; ++p, j += kWidth) {
+      const Dim left = std::min(kWidth, n - j);
+      for (int i = 0; i < count; ++i) {
+        In some[kLanes] = {};
+        for (Dim l = 0; l < left; ++l) some[l] = x[i][j + l];
+        const auto joined = Join::join(d, total[i][p], R::term(load(d, some)));
+        const auto there = hn::FirstN(d, static_cast<size_t>(left));
+        total[i][p] = hn::IfThenElse(there, joined, total[i][p]);
+      }
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    for (int half = kParts / 2; half > 0; half /= 2)
+      for (int p = 0; p < half; ++p) total[i][p] = Join::join(d, total[i][p], total[i][p + half]);
+    result[i] = join_lanes<Join>(d, total[i][0]);
+  }
+}
+
+template <class R, class Out>
+HWY_INLINE void along_rows(const ReduceForm& f, const typename R::In* x, Out* y,
+                           typename R::Total* parts, Dim begin, Dim end) {
+  constexpr int kTogether = 4;
+  for (Dim task = begin; task < end;) {
+    const typename R::In* from[kTogether];
+    ReducePiece pieces[kTogether];
+    typename R::Total result[kTogether];
+    int alike = 0;
+    for (; alike < kTogether && task + alike < end; ++alike) {
+      pieces[alike] = f.piece((task + alike) % f.pieces);
+      if (pieces[alike].rows != pieces[0].rows || pieces[alike].count != pieces[0].count) break;
+      from[alike] = x + f.kept.offset((task + alike) / f.pieces);
+    }
+    const int taken = alike == kTogether ? kTogether : 1;
+    if (taken == kTogether)
+      join_pieces<R, kTogether>(f, from, pieces, result);
+    else
+      join_pieces<R, 1>(f, from, pieces, result);
+    for (int i = 0; i < taken; ++i, ++task)
+      if (f.pieces == 1)
+        y[task] = element<Out>(R::end(result[i]));
+      else
+        parts[task] = result[i];
+  }
+}
+
+// ---- along columns
+
+constexpr Dim kShort = 32;  // rows joined as Part before they join the totals
+
+// part[j] joins element j of `count` rows; eight at a time, since a pass over `part` costs as much
+// as a pass over a row.
+template <class R>
+HWY_INLINE void join_short(const typename R::In* const* x, Dim count, Dim width,
+                           typename R::Part* part) {
+  using T = typename R::Part;
+  using Join = typename R::Join;
+  for (Dim j = 0; j < width; ++j) part[j] = Join::template start<T>;
+  // By vectors of D from column j on; returns the first column that is left.
+  auto join_rows = [&](auto d, Dim r, Dim rows, Dim j) HWY_ATTR {
+    const auto step = static_cast<Dim>(hn::Lanes(d));
+    auto term = [&](Dim row) HWY_ATTR { return R::term(load(d, x[r + row] + j)); };
+    auto pair = [&](Dim row) HWY_ATTR { return Join::join(d, term(row), term(row + 1)); };
+    auto four = [&](Dim row) HWY_ATTR { return Join::join(d, pair(row), pair(row + 2)); };
+    for (; j + step <= width; j += step) {
+      const auto all = rows == 8 ? Join::join(d, four(0), four(4)) : term(0);
+      hn::StoreU(Join::join(d, hn::LoadU(d, part + j), all), d, part + j);
+    }
+    return j;
+  };
+  for (Dim r = 0; r < count;) {
+    const Dim rows = r + 8 <= count ? 8 : 1;
+    Dim j = join_rows(Lanes<T>(), r, rows, 0);
+    j = join_rows(hn::CappedTag<T, 16 / sizeof(T)>(), r, rows, j);
+    for (; j < width; ++j) {
+      auto term = [&](Dim row) { return R::term(number<T>(x[r + row][j])); };
+      auto pair = [&](Dim row) { return Join::join(term(row), term(row + 1)); };
+      auto four = [&](Dim row) { return Join::join(pair(row), pair(row + 2)); };
+      part[j] = Join::join(part[j], rows == 8 ? Join::join(four(0), four(4)) : term(0));
+    }
+    r += rows;
+  }
+}
+
+template <class R, class Out>
+HWY_INLINE void along_columns(const ReduceForm& f, const typename R::In* x, Out* y,
+                              typename R::Total* parts, Dim begin, Dim end) {
+  using T = typename R::Total;
+  for (Dim task = begin; task < end; ++task) {
+    const Dim column = task % f.blocks * f.columns, p = task / f.blocks % f.pieces;
+    const Dim output = task / f.blocks / f.pieces;
+    const Dim width = std::min(f.columns, f.inner - column);
+    const ReducePiece piece = f.piece(p);
+    const typename R::In* from = x + f.kept.offset(output) + column;
+    // Rows lie `step` apart until their innermost axis ends.
+    const Dim step = f.rows.strides.empty() ? 0 : f.rows.strides.back();
+    const Dim run = f.rows.sizes.empty() ? 1 : f.rows.sizes.back();
+    const typename R::In* next = from;
+    Dim left = 0;
+    T totals[ReduceForm::kColumns];
+    typename R::Part part[ReduceForm::kColumns];
+    for (Dim j = 0; j < width; ++j) totals[j] = R::Join::template start<T>;
+    for (Dim r = 0; r < piece.rows; r += kShort) {
+      const typename R::In* rows[kShort];
+      const Dim count = std::min(kShort, piece.rows - r);
+      for (Dim i = 0; i < count; ++i, next += step, --left) {
+        const Dim row = piece.row + r + i;
+        if (left == 0) {
+          next = from + f.rows.offset(row);
+          left = run - row % run;
+        }
+        rows[i] = next;
+      }
+      join_short<R>(rows, count, width, part);
+      for (Dim j = 0; j < width; ++j) totals[j] = R::Join::join(totals[j], static_cast<T>(part[j]));
+    }
+    if (f.pieces == 1) {
+      Out* to = y + output * f.inner + column;
+      for (Dim j = 0; j < width; ++j) to[j] = element<Out>(R::end(totals[j]));
+    } else {
+      std::copy_n(totals, width, parts + (output * f.pieces + p) * f.inner + column);
+    }
+  }
+}
+
+// ---- both
+
+template <class R, class Out>
+HWY_INLINE void join_parts(const ReduceForm& f, typename R::Total* parts, Out* y) {
+  using Join = typename R::Join;
+  const Dim width = f.runs ? 1 : f.inner;
+  for (Dim o = 0; o < f.kept.count; ++o) {
+    auto* own = parts + o * f.pieces * width;
+    // Rows: neighbours first, then pairs of pairs; errors grow with the logarithm of the count.
+    if (f.runs) {
+      for (Dim step = 1; step < f.pieces; step *= 2)
+        for (Dim i = 0; i + step < f.pieces; i += 2 * step)
+          own[i] = Join::join(own[i], own[i + step]);
+    } else {
+      for (Dim p = 1; p < f.pieces; ++p)
+        for (Dim j = 0; j < width; ++j) own[j] = Join::join(own[j], own[p * width + j]);
+    }
+    for (Dim j = 0; j < width; ++j) y[o * width + j] = element<Out>(R::end(own[j]));
+  }
+}
+
+// Tasks [begin, end); with end < 0 what is left to do behind all of them.
+template <class R, class Out = typename R::In>
+void reduce_as(const ReduceForm& f, const void* in, void* out, void* parts, Dim begin, Dim end) {
+  const auto* x = static_cast<const typename R::In*>(in);
+  auto* y = static_cast<Out*>(out);
+  auto* totals = static_cast<typename R::Total*>(parts);
+  if (end < 0)
+    join_parts<R>(f, totals, y);
+  else if (f.runs)
+    along_rows<R>(f, x, y, totals, begin, end);
+  else
+    along_columns<R>(f, x, y, totals, begin, end);
+}
+
+using Reduce = void (*)(const ReduceForm&, const void*, void*, void*, Dim, Dim);
+template <template <class> class R>
+Reduce of_number(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float32:
+      return reduce_as<R<float>>;
+    case Dtype::float64:
+      return reduce_as<R<double>>;
+    case Dtype::int32:
+      return reduce_as<R<int32_t>>;
+    case Dtype::int64:
+      return reduce_as<R<int64_t>>;
+    default:
+      return nullptr;
+  }
+}
+// Null: not of these dtypes.
+Reduce reduction_of(Reduction kind, Dtype in, Dtype out) {
+  if (in == Dtype::bfloat16 && kind == Reduction::sum)
+    return out == Dtype::float32 ? reduce_as<Sum<Bfloat16>, float> : reduce_as<Sum<Bfloat16>>;
+  if (in != out) return nullptr;
+  switch (kind) {
+    case Reduction::sum:
+      return of_number<Sum>(in);
+    case Reduction::max:
+      return of_number<Largest>(in);
+    case Reduction::min:
+      return of_number<Smallest>(in);
+    case Reduction::prod:
+      return of_number<Product>(in);
+    case Reduction::norm:
+      return in == Dtype::float32   ? reduce_as<Norm<float>>
+             : in == Dtype::float64 ? reduce_as<Norm<double>>
+                                    : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace pl::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pl::cpu {
+
+HWY_EXPORT(reduction_of);
+
+namespace {
+
+std::unique_ptr<Kernel> reduction(const PrepareCall& call, Reduction kind) {
+  const Dtype in = call.in[0].dtype;
+  const auto run = HWY_DYNAMIC_DISPATCH(reduction_of)(kind, in, call.out[0].dtype);
+  if (!run) return nullptr;
+  const int threads = call.backend.threads();
+  ReduceForm form = reduce_form(call);
+  const Dim work = call.in[0].elements();
+  // Totals of a number are as wide as it, but for float64 ones of float32 and less.
+  const bool extreme = kind == Reduction::max || kind == Reduction::min;
+  const Bytes total = in == Dtype::int32 || extreme ? size_of(in) : 8;
+  const Dim totals = form.kept.count * form.pieces * (form.runs ? 1 : form.inner);
+  const size_t axes = form.kept.sizes.size() + form.rows.sizes.size();
+  const Bytes workspace_bytes = form.pieces > 1 ? totals * total : 0;
+  auto kernel = make_kernel(
+      [=, f = std::move(form)](void* const* in, void* const* out, void* workspace) {
+        parallel_ranges(threads, f.tasks(), work,
+                        [&](Dim begin, Dim end) { run(f, in[0], out[0], workspace, begin, end); });
+        if (f.pieces > 1) run(f, nullptr, out[0], workspace, 0, -1);
+      },
+      workspace_bytes);
+  kernel->footprint += static_cast<Bytes>(axes * 2 * sizeof(Dim));
+  return kernel;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reduce_sum_tiled(const PrepareCall& call) {
+  return reduction(call, Reduction::sum);
+}
+std::unique_ptr<Kernel> reduce_max_tiled(const PrepareCall& call) {
+  return reduction(call, Reduction::max);
+}
+std::unique_ptr<Kernel> reduce_min_tiled(const PrepareCall& call) {
+  return reduction(call, Reduction::min);
+}
+std::unique_ptr<Kernel> reduce_prod_tiled(const PrepareCall& call) {
+  return reduction(call, Reduction::prod);
+}
+std::unique_ptr<Kernel> reduce_norm_tiled(const PrepareCall& call) {
+  return reduction(call, Reduction::norm);
+}
+
+}  // namespace pl::cpu
+#endif  // HWY_ONCE
