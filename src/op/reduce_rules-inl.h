@@ -58,14 +58,9 @@ struct Extreme {
                                       : std::numeric_limits<T>::max();
   template <class D, class V>
   static HWY_INLINE V join(D, V a, V b) {
-#if HWY_TARGET == HWY_SCALAR
-    const auto first = larger ? hn::Gt(a, b) : hn::Lt(a, b);
-    const auto joined = hn::IfThenElse(first, a, b);
-#else
-    const auto joined = larger ? hn::Max(a, b) : hn::Min(a, b);  // b where b is NaN
-#endif
+    const auto joined = extreme_of<larger>(a, b);
     if constexpr (kReal<hn::TFromD<D>>)
-      return hn::IfThenElse(hn::IsNaN(a), a, joined);
+      return hn::IfThenElse(hn::Eq(a, a), joined, a);
     else
       return joined;
   }

@@ -21,6 +21,18 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The larger or the smaller of two; b where b is NaN.
+#if HWY_TARGET == HWY_SCALAR
+template <bool larger, class V>
+HWY_INLINE V extreme_of(V a, V b) {
+  return hn::IfThenElse(larger ? hn::Gt(a, b) : hn::Lt(a, b), a, b);
+}
+#else
+template <bool larger, class V>
+HWY_INLINE V extreme_of(V a, V b) {
+  return larger ? hn::Max(a, b) : hn::Min(a, b);
+}
+#endif
 #include "op/reduce_rules-inl.h"
 
 // ---- along rows
