@@ -95,7 +95,7 @@ endforeach()
 if(PLIMSOLL_WITH_CUDA)
   file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS tests/cuda/*.cc)
   plimsoll_together(cuda_test_batches cuda_test 20 ${cuda_unit_tests} ${cuda_tests})
-  add_executable(plimsoll_cuda_tests ${cuda_test_batches})
+  add_executable(plimsoll_cuda_tests ${cuda_test_batches} tests/places.cc)
   target_include_directories(plimsoll_cuda_tests PRIVATE ${PROJECT_SOURCE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(plimsoll_cuda_tests PRIVATE plimsoll_cli plimsoll plimsoll_cuda_objects
     plimsoll_kernels CUDA::cudart_static GTest::gtest_main)
