@@ -98,20 +98,21 @@ Tensors gradient_extreme(const GradientCall& call) {
   return {multiply(mask, divide(reshape(call.dout[0], kept), count))};
 }
 
-// For each element of x (..., n) along the last axis the product of all others. Nothing is divided:
-// an element may be 0.
-Tensor products_of_others(const Tensor& x) {
+// For each element of x (..., n) along the last axis the product of all others and of dy (..., 1).
+// Nothing is divided: an element may be 0.
+Tensor product_slopes(const Tensor& x, const Tensor& dy) {
   const Dim n = x.shape().back(), half = n / 2;
-  if (n <= 1) return scale(equal_mask(x, x), 0, 1);
+  if (n == 1) return dy;
   const Tensor a = slice(x, -1, 0, half), b = slice(x, -1, half, half);
-  const Tensor others = products_of_others(multiply(a, b));
-  Tensors parts{multiply(others, b), multiply(others, a)};
-  if (n % 2 == 0) return concatenate(parts);
-  const Tensor last = slice(x, -1, n - 1, 1);
-  for (Tensor& part : parts) part = multiply(part, last);
-  parts.push_back(
-      apply(kReduceProd, {slice(x, -1, 0, n - 1)},
-            {{"axes", std::vector<int64_t>{x.shape().rank() - 1}}, {"keepdims", int64_t{1}}})[0]);
+  const Tensor last = n % 2 == 1 ? slice(x, -1, n - 1, 1) : Tensor();
+  const Tensor pairs = multiply(a, b);
+  const Tensor slopes = product_slopes(pairs, last.defined() ? multiply(dy, last) : dy);
+  Tensors parts{multiply(slopes, b), multiply(slopes, a)};
+  if (last.defined()) {
+    const Attrs attrs{{"axes", std::vector<int64_t>{x.shape().rank() - 1}},
+                      {"keepdims", int64_t{1}}};
+    parts.push_back(multiply(apply(kReduceProd, {pairs}, attrs)[0], dy));
+  }
   return concatenate(parts);
 }
 
@@ -134,8 +135,7 @@ Tensors gradient_prod(const GradientCall& call) {
   std::vector<Dim> column = rows;
   rows.push_back(-1);
   column.push_back(1);
-  const Tensor others = products_of_others(reshape(moved, rows));
-  const Tensor dx = multiply(others, reshape(call.dout[0], column));
+  const Tensor dx = product_slopes(reshape(moved, rows), reshape(call.dout[0], column));
   return {transpose(reshape(dx, moved.shape().dims()), back)};
 }
 

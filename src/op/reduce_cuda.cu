@@ -20,11 +20,11 @@ struct Times {
 };
 
 // What is joined, and in what: a Part. `term`: what an element counts as; `end`: the result.
-template <class T, class P, class J>
+template <class T, class P, class J, bool sums = std::is_same_v<J, Plus> && !std::is_integral_v<T>>
 struct ReductionOf {
   using Part = P;
   using Join = J;
-  static constexpr bool kSums = std::is_same_v<J, Plus> && !std::is_integral_v<T>;
+  static constexpr bool kSums = sums;
   __device__ static Part term(Part x) { return x; }
   __device__ static Part end(Part x) { return x; }
 };
@@ -56,8 +56,7 @@ struct MinOf : ReductionOf<T, Wide<T>, Least> {
 };
 // In float64, which squares of float32 do not leave.
 template <class T>
-struct NormOf : ReductionOf<T, double, Plus> {
-  static constexpr bool kSums = false;
+struct NormOf : ReductionOf<T, double, Plus, false> {
   __device__ static double start() { return 0; }
   __device__ static double term(double x) { return x * x; }
   __device__ static double end(double x) { return sqrt_of(x); }

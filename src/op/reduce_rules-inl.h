@@ -7,6 +7,7 @@ template <class T>
 using Wrapping = std::make_unsigned_t<T>;  // integers wrap
 
 struct Plus {
+  static constexpr Dim kBytes = 64;  // of lanes along a row: what the order of sums depends on
   template <class T>
   static constexpr T start = T(0);
   template <class D, class V>
@@ -22,6 +23,7 @@ struct Plus {
   }
 };
 struct Times {
+  static constexpr Dim kBytes = 64;
   template <class T>
   static constexpr T start = T(1);
   template <class D, class V>
@@ -48,6 +50,7 @@ struct Times {
 // A NaN wins. `|` rather than `||`: without branches loops vectorise.
 template <bool larger>
 struct Extreme {
+  static constexpr Dim kBytes = 256;
   template <class T>
   static constexpr T start = kReal<T> ? (larger ? -std::numeric_limits<T>::infinity()
                                                 : std::numeric_limits<T>::infinity())
@@ -55,11 +58,11 @@ struct Extreme {
                                       : std::numeric_limits<T>::max();
   template <class D, class V>
   static HWY_INLINE V join(D, V a, V b) {
-    const auto first = larger ? hn::Gt(a, b) : hn::Lt(a, b);
+    const auto joined = extreme_of<larger>(a, b);
     if constexpr (kReal<hn::TFromD<D>>)
-      return hn::IfThenElse(hn::Or(first, hn::IsNaN(a)), a, b);
+      return hn::IfThenElse(hn::Eq(a, a), joined, a);
     else
-      return hn::IfThenElse(first, a, b);
+      return joined;
   }
   template <class T>
   static HWY_INLINE T join(T a, T b) {

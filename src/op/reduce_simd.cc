@@ -1,5 +1,5 @@
 // CPU kernels of the reductions, compiled once for each SIMD target. Work is cut into pieces of
-// fixed size, shared out to threads and joined in a fixed order; along rows it runs in 64 bytes of
+// fixed size, shared out to threads and joined in a fixed order; along rows it runs in as many
 // lanes whatever the vector width. So the bits depend on the shape alone. Sums of float32 run in
 // float32 over a few rows and in float64 beyond.
 #include "op/reduce.h"
@@ -21,6 +21,18 @@ HWY_BEFORE_NAMESPACE();
 namespace pl::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The larger or the smaller of two; b where b is NaN.
+#if HWY_TARGET == HWY_SCALAR
+template <bool larger, class V>
+HWY_INLINE V extreme_of(V a, V b) {
+  return hn::IfThenElse(larger ? hn::Gt(a, b) : hn::Lt(a, b), a, b);
+}
+#else
+template <bool larger, class V>
+HWY_INLINE V extreme_of(V a, V b) {
+  return larger ? hn::Max(a, b) : hn::Min(a, b);
+}
+#endif
 #include "op/reduce_rules-inl.h"
 
 // ---- along rows
@@ -50,7 +62,7 @@ HWY_INLINE void join_pieces(const ReduceForm& f, const typename R::In* const* fr
   using In = typename R::In;
   const Lanes<T> d;
   constexpr auto kWidth = static_cast<Dim>(hn::MaxLanes(Lanes<T>()));
-  constexpr Dim kLanes = 64 / sizeof(T);
+  constexpr Dim kLanes = Join::kBytes / sizeof(T);
   constexpr int kParts = static_cast<int>(kLanes / kWidth);
   hn::Vec<Lanes<T>> total[count][kParts];
   for (auto& parts : total)
@@ -68,9 +80,10 @@ HWY_INLINE void join_pieces(const ReduceForm& f, const typename R::In* const* fr
     for (int p = 0; p < kParts && j < n; ++p, j += kWidth) {
       const Dim left = std::min(kWidth, n - j);
       for (int i = 0; i < count; ++i) {
-        In some[kLanes] = {};
-        for (Dim l = 0; l < left; ++l) some[l] = x[i][j + l];
-        const auto joined = Join::join(d, total[i][p], R::term(load(d, some)));
+        In some[kWidth] = {};
+        if (left < kWidth) std::copy_n(x[i] + j, left, some);
+        const auto last = load(d, left < kWidth ? some : x[i] + j);
+        const auto joined = Join::join(d, total[i][p], R::term(last));
         const auto there = hn::FirstN(d, static_cast<size_t>(left));
         total[i][p] = hn::IfThenElse(there, joined, total[i][p]);
       }
@@ -86,33 +99,60 @@ HWY_INLINE void join_pieces(const ReduceForm& f, const typename R::In* const* fr
 template <class R, class Out>
 HWY_INLINE void along_rows(const ReduceForm& f, const typename R::In* x, Out* y,
                            typename R::Total* parts, Dim begin, Dim end) {
-  constexpr int kTogether = 4;
+  constexpr int kTogether = 256 / R::Join::kBytes;
+  Dim output = begin / f.pieces, p = begin % f.pieces;  // of the task
   for (Dim task = begin; task < end;) {
     const typename R::In* from[kTogether];
     ReducePiece pieces[kTogether];
     typename R::Total result[kTogether];
     int alike = 0;
+    Dim next_output = output, next = p;
     for (; alike < kTogether && task + alike < end; ++alike) {
-      pieces[alike] = f.piece((task + alike) % f.pieces);
+      pieces[alike] = f.piece(next);
       if (pieces[alike].rows != pieces[0].rows || pieces[alike].count != pieces[0].count) break;
-      from[alike] = x + f.kept.offset((task + alike) / f.pieces);
+      from[alike] = x + f.kept.offset(next_output);
+      if (++next == f.pieces) next = 0, ++next_output;
     }
     const int taken = alike == kTogether ? kTogether : 1;
     if (taken == kTogether)
       join_pieces<R, kTogether>(f, from, pieces, result);
     else
       join_pieces<R, 1>(f, from, pieces, result);
-    for (int i = 0; i < taken; ++i, ++task)
+    for (int i = 0; i < taken; ++i, ++task) {
       if (f.pieces == 1)
         y[task] = element<Out>(R::end(result[i]));
       else
         parts[task] = result[i];
+      if (++p == f.pieces) p = 0, ++output;
+    }
   }
 }
 
 // ---- along columns
 
 constexpr Dim kShort = 32;  // rows joined as Part before they join the totals
+
+// One row or eight, pairs first, by vectors of D from column j on. Returns the first column left.
+template <class R, class D>
+HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim rows, Dim j, Dim width,
+                         typename R::Part* part) {
+  using Join = typename R::Join;
+  const auto step = static_cast<Dim>(hn::Lanes(d));
+  if (rows == 1) {
+    for (; j + step <= width; j += step)
+      hn::StoreU(Join::join(d, hn::LoadU(d, part + j), R::term(load(d, x[0] + j))), d, part + j);
+    return j;
+  }
+  for (; j + step <= width; j += step) {
+    hn::Vec<D> terms[8];
+    for (int i = 0; i < 8; ++i) terms[i] = R::term(load(d, x[i] + j));
+    for (int i = 0; i < 8; i += 2) terms[i] = Join::join(d, terms[i], terms[i + 1]);
+    for (int i = 0; i < 8; i += 4) terms[i] = Join::join(d, terms[i], terms[i + 2]);
+    const auto all = Join::join(d, terms[0], terms[4]);
+    hn::StoreU(Join::join(d, hn::LoadU(d, part + j), all), d, part + j);
+  }
+  return j;
+}
 
 // part[j] joins element j of `count` rows; eight at a time, since a pass over `part` costs as much
 // as a pass over a row.
@@ -122,27 +162,16 @@ HWY_INLINE void join_short(const typename R::In* const* x, Dim count, Dim width,
   using T = typename R::Part;
   using Join = typename R::Join;
   for (Dim j = 0; j < width; ++j) part[j] = Join::template start<T>;
-  // By vectors of D from column j on; returns the first column that is left.
-  auto join_rows = [&](auto d, Dim r, Dim rows, Dim j) HWY_ATTR {
-    const auto step = static_cast<Dim>(hn::Lanes(d));
-    auto term = [&](Dim row) HWY_ATTR { return R::term(load(d, x[r + row] + j)); };
-    auto pair = [&](Dim row) HWY_ATTR { return Join::join(d, term(row), term(row + 1)); };
-    auto four = [&](Dim row) HWY_ATTR { return Join::join(d, pair(row), pair(row + 2)); };
-    for (; j + step <= width; j += step) {
-      const auto all = rows == 8 ? Join::join(d, four(0), four(4)) : term(0);
-      hn::StoreU(Join::join(d, hn::LoadU(d, part + j), all), d, part + j);
-    }
-    return j;
-  };
   for (Dim r = 0; r < count;) {
     const Dim rows = r + 8 <= count ? 8 : 1;
-    Dim j = join_rows(Lanes<T>(), r, rows, 0);
-    j = join_rows(hn::CappedTag<T, 16 / sizeof(T)>(), r, rows, j);
+    Dim j = join_rows<R>(Lanes<T>(), x + r, rows, 0, width, part);
+    j = join_rows<R>(hn::CappedTag<T, 16 / sizeof(T)>(), x + r, rows, j, width, part);
     for (; j < width; ++j) {
-      auto term = [&](Dim row) { return R::term(number<T>(x[r + row][j])); };
-      auto pair = [&](Dim row) { return Join::join(term(row), term(row + 1)); };
-      auto four = [&](Dim row) { return Join::join(pair(row), pair(row + 2)); };
-      part[j] = Join::join(part[j], rows == 8 ? Join::join(four(0), four(4)) : term(0));
+      T terms[8];
+      for (Dim i = 0; i < rows; ++i) terms[i] = R::term(number<T>(x[r + i][j]));
+      for (Dim step = 1; step < rows; step *= 2)
+        for (Dim i = 0; i < rows; i += 2 * step) terms[i] = Join::join(terms[i], terms[i + step]);
+      part[j] = Join::join(part[j], terms[0]);
     }
     r += rows;
   }
