@@ -130,7 +130,8 @@ HWY_INLINE void along_rows(const ReduceForm& f, const typename R::In* x, Out* y,
 
 // ---- along columns
 
-constexpr Dim kShort = 32;  // rows joined as Part before they join the totals
+constexpr Dim kShort = 32;   // rows joined as Part before they join the totals
+constexpr Dim kVector = 16;  // numbers of a vector at most
 
 // One row or eight, pairs first, by vectors of D from column j on. Returns the first column left.
 template <class R, class D>
@@ -161,7 +162,7 @@ HWY_INLINE void join_short(const typename R::In* const* x, Dim count, Dim width,
                            typename R::Part* part) {
   using T = typename R::Part;
   using Join = typename R::Join;
-  for (Dim j = 0; j < width; ++j) part[j] = Join::template start<T>;
+  std::fill_n(part, align_up(width, kVector), Join::template start<T>);
   for (Dim r = 0; r < count;) {
     const Dim rows = r + 8 <= count ? 8 : 1;
     Dim j = join_rows<R>(Lanes<T>(), x + r, rows, 0, width, part);
@@ -192,9 +193,10 @@ HWY_INLINE void along_columns(const ReduceForm& f, const typename R::In* x, Out*
     const Dim run = f.rows.sizes.empty() ? 1 : f.rows.sizes.back();
     const typename R::In* next = from;
     Dim left = 0;
-    T totals[ReduceForm::kColumns];
+    const Lanes<T> d;
+    T totals[ReduceForm::kColumns];  // whole vectors of them, whatever the width
     typename R::Part part[ReduceForm::kColumns];
-    for (Dim j = 0; j < width; ++j) totals[j] = R::Join::template start<T>;
+    std::fill_n(totals, align_up(width, kVector), R::Join::template start<T>);
     for (Dim r = 0; r < piece.rows; r += kShort) {
       const typename R::In* rows[kShort];
       const Dim count = std::min(kShort, piece.rows - r);
@@ -207,7 +209,8 @@ HWY_INLINE void along_columns(const ReduceForm& f, const typename R::In* x, Out*
         rows[i] = next;
       }
       join_short<R>(rows, count, width, part);
-      for (Dim j = 0; j < width; ++j) totals[j] = R::Join::join(totals[j], static_cast<T>(part[j]));
+      for (Dim j = 0; j < width; j += static_cast<Dim>(hn::Lanes(d)))
+        hn::StoreU(R::Join::join(d, hn::LoadU(d, totals + j), load(d, part + j)), d, totals + j);
     }
     if (f.pieces == 1) {
       Out* to = y + output * f.inner + column;
