@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "backend/cpu/parallel.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "op/kernel.h"
 #include "op/reduce_form.h"
@@ -130,11 +131,13 @@ HWY_INLINE void along_rows(const ReduceForm& f, const typename R::In* x, Out* y,
 
 // ---- along columns
 
-constexpr Dim kShort = 32;  // rows joined as Part before they join the totals
+constexpr Dim kShort = 32;   // rows joined as Part before they join the totals
+constexpr Dim kVector = 16;  // numbers of a vector at most
 
 // One row or eight, pairs first, by vectors of D from column j on. Returns the first column left.
+// Rows `ahead` elements further on are asked for: sums wait for memory less than they would.
 template <class R, class D>
-HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim rows, Dim j, Dim width,
+HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim ahead, Dim rows, Dim j, Dim width,
                          typename R::Part* part) {
   using Join = typename R::Join;
   const auto step = static_cast<Dim>(hn::Lanes(d));
@@ -145,7 +148,10 @@ HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim rows, Dim j, D
   }
   for (; j + step <= width; j += step) {
     hn::Vec<D> terms[8];
-    for (int i = 0; i < 8; ++i) terms[i] = R::term(load(d, x[i] + j));
+    for (int i = 0; i < 8; ++i) {
+      terms[i] = R::term(load(d, x[i] + j));
+      hwy::Prefetch(x[i] + j + ahead);
+    }
     for (int i = 0; i < 8; i += 2) terms[i] = Join::join(d, terms[i], terms[i + 1]);
     for (int i = 0; i < 8; i += 4) terms[i] = Join::join(d, terms[i], terms[i + 2]);
     const auto all = Join::join(d, terms[0], terms[4]);
@@ -154,25 +160,40 @@ HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim rows, Dim j, D
   return j;
 }
 
+// The same one by one, from column j to the end.
+template <class R>
+HWY_INLINE void join_last(const typename R::In* const* x, Dim rows, Dim j, Dim width,
+                          typename R::Part* part) {
+  using T = typename R::Part;
+  using Join = typename R::Join;
+  if (rows == 1) {
+    for (; j < width; ++j) part[j] = Join::join(part[j], R::term(number<T>(x[0][j])));
+    return;
+  }
+  const typename R::In *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
+  const typename R::In *x4 = x[4], *x5 = x[5], *x6 = x[6], *x7 = x[7];
+  for (; j < width; ++j) {
+    auto pair = [j](auto* a, auto* b) {
+      return Join::join(R::term(number<T>(a[j])), R::term(number<T>(b[j])));
+    };
+    const T first = Join::join(pair(x0, x1), pair(x2, x3));
+    part[j] = Join::join(part[j], Join::join(first, Join::join(pair(x4, x5), pair(x6, x7))));
+  }
+}
+
 // part[j] joins element j of `count` rows; eight at a time, since a pass over `part` costs as much
 // as a pass over a row.
 template <class R>
-HWY_INLINE void join_short(const typename R::In* const* x, Dim count, Dim width,
+HWY_INLINE void join_short(const typename R::In* const* x, Dim ahead, Dim count, Dim width,
                            typename R::Part* part) {
   using T = typename R::Part;
   using Join = typename R::Join;
-  for (Dim j = 0; j < width; ++j) part[j] = Join::template start<T>;
+  std::fill_n(part, align_up(width, kVector), Join::template start<T>);
   for (Dim r = 0; r < count;) {
     const Dim rows = r + 8 <= count ? 8 : 1;
-    Dim j = join_rows<R>(Lanes<T>(), x + r, rows, 0, width, part);
-    j = join_rows<R>(hn::CappedTag<T, 16 / sizeof(T)>(), x + r, rows, j, width, part);
-    for (; j < width; ++j) {
-      T terms[8];
-      for (Dim i = 0; i < rows; ++i) terms[i] = R::term(number<T>(x[r + i][j]));
-      for (Dim step = 1; step < rows; step *= 2)
-        for (Dim i = 0; i < rows; i += 2 * step) terms[i] = Join::join(terms[i], terms[i + step]);
-      part[j] = Join::join(part[j], terms[0]);
-    }
+    Dim j = join_rows<R>(Lanes<T>(), x + r, ahead, rows, 0, width, part);
+    j = join_rows<R>(hn::CappedTag<T, 16 / sizeof(T)>(), x + r, ahead, rows, j, width, part);
+    if (j < width) join_last<R>(x + r, rows, j, width, part);
     r += rows;
   }
 }
@@ -192,22 +213,28 @@ HWY_INLINE void along_columns(const ReduceForm& f, const typename R::In* x, Out*
     const Dim run = f.rows.sizes.empty() ? 1 : f.rows.sizes.back();
     const typename R::In* next = from;
     Dim left = 0;
-    T totals[ReduceForm::kColumns];
+    const Lanes<T> d;
+    T totals[ReduceForm::kColumns];  // whole vectors of them, whatever the width
     typename R::Part part[ReduceForm::kColumns];
-    for (Dim j = 0; j < width; ++j) totals[j] = R::Join::template start<T>;
+    std::fill_n(totals, align_up(width, kVector), R::Join::template start<T>);
     for (Dim r = 0; r < piece.rows; r += kShort) {
       const typename R::In* rows[kShort];
       const Dim count = std::min(kShort, piece.rows - r);
-      for (Dim i = 0; i < count; ++i, next += step, --left) {
-        const Dim row = piece.row + r + i;
+      for (Dim i = 0; i < count;) {
         if (left == 0) {
+          const Dim row = piece.row + r + i;
           next = from + f.rows.offset(row);
           left = run - row % run;
         }
-        rows[i] = next;
+        const Dim together = std::min(left, count - i);
+        for (Dim k = 0; k < together; ++k) rows[i + k] = next + k * step;
+        i += together;
+        next += together * step;
+        left -= together;
       }
-      join_short<R>(rows, count, width, part);
-      for (Dim j = 0; j < width; ++j) totals[j] = R::Join::join(totals[j], static_cast<T>(part[j]));
+      join_short<R>(rows, 16 * step, count, width, part);
+      for (Dim j = 0; j < width; j += static_cast<Dim>(hn::Lanes(d)))
+        hn::StoreU(R::Join::join(d, hn::LoadU(d, totals + j), load(d, part + j)), d, totals + j);
     }
     if (f.pieces == 1) {
       Out* to = y + output * f.inner + column;
