@@ -34,7 +34,9 @@ inline ColumnPlan column_plan(int64_t outer, int64_t rows, int64_t columns, int 
   plan.blocks = (threads + plan.across - 1) / plan.across;
   const int64_t down = kColumnThreads / plan.across;
   const int64_t at_once = int64_t{processors} * column_blocks(sums);
-  const int64_t wanted = std::max<int64_t>(1, at_once / (plan.blocks * outer));
+  // Nothing to add up has neither blocks nor an outer part.
+  const int64_t wanted =
+      std::max<int64_t>(1, at_once / std::max<int64_t>(1, plan.blocks * outer));
   const int64_t most = std::max<int64_t>(1, rows / (down * piece_rows(sums)));
   plan.pieces = std::min({wanted, most, int64_t{4096}});
   return plan;
