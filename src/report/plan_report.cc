@@ -92,11 +92,11 @@ std::string percent(double share) {
 std::string moves_text(const PlanReport& r) {
   std::string out;
   if (r.bands > 0)
-    out += "in " + std::to_string(r.bands) + " bands of each image";
+    out += std::to_string(r.bands) + " bands of each image";
   else if (r.split > 1)
-    out += "in " + std::to_string(r.split) + " parts of " + std::to_string(r.batch / r.split);
+    out += std::to_string(r.split) + " micro-batches of " + std::to_string(r.batch / r.split);
   if (r.recomputed.values > 0)
-    out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " computed again";
+    out += (out.empty() ? "" : ", ") + format_bytes(r.recomputed.bytes) + " recomputed";
   if (r.host > 0)
     out += (out.empty() ? "" : ", ") + format_bytes(r.host) + " of optimiser state on the host";
   if (r.stays > 0)
@@ -115,9 +115,9 @@ std::string frontier_text(const PlanReport& r) {
     if (point.bands > 0)
       moves += "  " + std::to_string(point.bands) + " bands";
     else if (point.split > 1)
-      moves += "  " + std::to_string(point.split) + " parts";
+      moves += "  " + std::to_string(point.split) + " micro-batches";
     if (point.recomputed.bytes > 0)
-      moves += "  " + format_bytes(point.recomputed.bytes) + " computed again";
+      moves += "  " + format_bytes(point.recomputed.bytes) + " recomputed";
     if (const Bytes host = point.host_bytes + point.away; host > 0)
       moves += "  " + format_bytes(host) + " on the host";
     char time[32];
@@ -290,14 +290,15 @@ std::string to_text(const PlanReport& r, bool color) {
   std::string out = std::string(strong) + r.model + plain + "  batch " + std::to_string(r.batch) +
                     ", " + std::string(name_of(r.dtype)) + ", " + r.optimizer + ", " +
                     where_text(r) + "\n";
-  out += std::string("Training will use ") + strong + format_bytes(r.process) + plain;
+  out += (r.fits ? "Training will use " : "Training needs ") + std::string(strong) +
+         format_bytes(r.process) + plain;
   if (r.budget)
-    out += " of " + format_bytes(*r.budget) + (r.fits ? ": it fits" : ": it does not fit");
+    out += r.fits ? " of " + format_bytes(*r.budget) + ": it fits"
+                  : "; the budget is " + format_bytes(*r.budget) + ": it does not fit";
   out += "\n";
   if (const std::string moves = moves_text(r); !moves.empty())
-    out += "Without limit it would use " + format_bytes(r.unlimited.process()) +
-           "; this takes it " + moves + ", for " + percent(overhead(r)) +
-           " more time (predicted)\n";
+    out += "Without a budget it would use " + format_bytes(r.unlimited.process()) +
+           "; this plan: " + moves + ", " + percent(overhead(r)) + " more time (predicted)\n";
   out += "\n";
   out += bill_text(r);
   if (!r.culprits.empty()) {
