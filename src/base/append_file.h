@@ -17,10 +17,10 @@ class AppendFile {
   ~AppendFile() { close(); }
 
   // Opens or makes it and keeps its first bytes, as many as there are up to `keep`; 0: it starts
-  // empty. Throws DataError when it cannot be written.
+  // empty. Its name is durable. Throws DataError when it cannot be written.
   void open(const std::string& path, Bytes keep);
   bool is_open() const { return fd_ >= 0; }
-  // To the system at once. Throws BackendError when the disk is full.
+  // To the system at once. Throws BackendError when the disk is full; nothing of it stays then.
   void write(std::string_view piece);
   Bytes size() const { return size_; }
   const std::string& path() const { return path_; }

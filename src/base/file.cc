@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
 
 #include "base/error.h"
@@ -106,14 +105,6 @@ std::string read_text_file(const std::string& path, Bytes max_bytes) {
   }
   throw DataError("[file] " + path + ": expected at most " + format_bytes(max_bytes) +
                   ", received more; is it the right file?");
-}
-
-void make_directories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && std::filesystem::is_directory(path, error)) return;
-  throw DataError("[file] " + path + ": expected a folder that exists or can be made, received '" +
-                  (error ? error.message() : std::string("a file of that name")) + "'");
 }
 
 }  // namespace pl

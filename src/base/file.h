@@ -85,15 +85,18 @@ File write_unlinked_file(const WriteCallback& writer);
 // written to, and nothing but a regular file stands there.
 void check_writable(const std::string& path);
 
-// Makes what was renamed or removed in the folder last through a loss of power.
+// Makes what was made, renamed or removed in the folder last through a loss of power.
 void sync_folder(const std::string& path);
+// And what was written to a file, if it is there. Its name is its folder's.
+void sync_file(const std::string& path);
 
-// For tests: asked before each "write", "fsync" and "rename" of the functions above; answers the
-// errno that the call is to fail with, or 0. Null: nothing fails. One for the whole process.
-using WriteFault = int (*)(const char* call);
-void set_write_fault(WriteFault fault);
-
-// The folder and those above it; no error when it is there. DataError otherwise.
+// The folder and those above it, durable; no error when it is there. DataError when it cannot be
+// made, BackendError when the disk cannot take it.
 void make_directories(const std::string& path);
+std::string folder_of(const std::string& path);  // "." for a name alone
+
+// Whether it was there and is gone; a folder only if it was empty.
+bool remove_file(const std::string& path);
+bool remove_folder(const std::string& path);
 
 }  // namespace pl

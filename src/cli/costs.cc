@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <limits>
 #include <system_error>
 
@@ -17,6 +16,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/host_memory.h"
 #include "base/cache_folder.h"
+#include "base/disk.h"
 #include "base/error.h"
 #include "cli/commands.h"
 #include "execute/calibrate.h"
@@ -30,10 +30,7 @@ constexpr auto kPatience = std::chrono::seconds(3);
 
 // Without exceptions: the unwind tables' pages would be on nobody's bill.
 bool writable(const std::string& folder) {
-  std::error_code error;
-  if (folder.empty()) return false;
-  std::filesystem::create_directories(folder, error);
-  return ::access(folder.c_str(), W_OK | X_OK) == 0;
+  return disk::make_folders(folder) == 0 && ::access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
 // Reads until the other end is closed by all who hold it, or for so long.

@@ -83,11 +83,16 @@ void EventLog::cut(Bytes bytes) {
   log_.write(head_);
 }
 
+void EventLog::sync() {
+  if (log_.is_open()) sync_file(path_);
+}
+
 class EventLog::Place : public Callback {
  public:
   explicit Place(EventLog& log) : log_(log) {}
   const char* name() const override { return "EventLog"; }
   Json state() const override { return Json::object().set("bytes", log_.log_.size()); }
+  std::vector<std::string> files() const override { return {log_.path_}; }
   void restore(const Json& state, const SafetensorsFile&, const std::string& what) override {
     log_.cut(state.at("bytes", what).as_integer(what));
   }

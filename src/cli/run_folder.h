@@ -34,6 +34,7 @@ class EventLog : public TrainObserver {
   // `keep`: the log there is goes on; what it keeps of it is known when the run does.
   void open(const std::string& run, bool keep);
   void write(const Json& event);
+  void sync();  // what was written lasts through a loss of power
 
   void on_step(const StepEvent& event) override;
   void on_epoch(const EpochEvent& event) override;

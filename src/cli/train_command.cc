@@ -168,6 +168,7 @@ int run_train(const RunOptions& options) {
     }
   }
   log.write(end_event(result, session, options.deterministic));
+  log.sync();
   learn_costs(*setup.backend, session, result);
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
   if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());

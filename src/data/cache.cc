@@ -28,7 +28,7 @@ std::string usable_folder(Bytes bytes) {
   if (folder.empty()) return "";
   try {
     make_directories(folder);
-  } catch (const DataError&) {
+  } catch (const Error&) {
     return "";
   }
   return ::access(folder.c_str(), W_OK | X_OK) == 0 && has_room(folder, bytes) ? folder : "";

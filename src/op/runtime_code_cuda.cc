@@ -1,6 +1,3 @@
-#include <unistd.h>
-
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -9,6 +6,7 @@
 #include "backend/cuda/cuda_libraries.h"
 #include "base/cache_folder.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "op/cuda/runtime_code.h"
 
@@ -85,18 +83,15 @@ std::vector<char> read_code(const std::string& path, const std::string& identity
 
 void write_code(const std::string& path, const std::string& identity,
                 const std::vector<char>& code) {
-  static std::atomic<int> drafts = 0;  // several threads of several backends make the same code
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const std::string part =
-      path + ".part" + std::to_string(::getpid()) + "-" + std::to_string(++drafts);
   const CodeHeader header = header_of(identity, {code.data(), code.size()});
-  std::ofstream file(part, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&header), sizeof header);
-  file.write(code.data(), static_cast<std::streamsize>(code.size()));
-  file.close();
-  if (file) std::filesystem::rename(part, path, error);
-  if (!file || error) ::unlink(part.c_str());
+  try {
+    make_directories(folder_of(path));
+    write_file_atomically(path, [&](FileWriter& file) {
+      file.write(&header, sizeof header);
+      file.write(code.data(), static_cast<Bytes>(code.size()));
+    });
+  } catch (const Error&) {  // it is made again next time
+  }
 }
 
 std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source) {
@@ -123,7 +118,7 @@ std::shared_ptr<RuntimeCode> compile(Backend& backend, const std::string& source
       } catch (const DeviceFault&) {  // of an op before
         throw;
       } catch (const BackendError&) {  // of no use here, whole as it is: it is made again
-        ::unlink(path.c_str());
+        remove_file(path);
       }
     std::vector<char> code = translate(api, source, architecture);
     if (!path.empty()) write_code(path, identity, code);

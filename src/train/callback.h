@@ -108,6 +108,8 @@ class Callback {
   virtual const char* name() const { return "Callback"; }
   virtual Json state() const { return {}; }
   virtual std::vector<NamedBytes> tensors() const { return {}; }
+  // Those whose lengths state() tells: they are durable before the checkpoint is.
+  virtual std::vector<std::string> files() const { return {}; }
   virtual Bytes tensor_bytes(const VariableLayout& /*layout*/) const { return 0; }
   // After on_train_begin, when the run goes on from a checkpoint. `prefix`: of its tensors' names.
   virtual void restore(const Json& /*state*/, const SafetensorsFile& /*tensors*/,

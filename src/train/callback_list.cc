@@ -55,14 +55,16 @@ TrainState ModelInTraining::saved_state() const {
   saved.learning_rate = optimizer().learning_rate;
   saved.stop_training = stop_training;
   saved.callbacks = Json::array();
-  for (size_t i = 0; i < callbacks.size(); ++i)
+  for (size_t i = 0; i < callbacks.size(); ++i) {
     saved.callbacks.push(
         Json::object().set("name", prefix_of(callbacks, i)).set("state", callbacks[i]->state()));
+    for (std::string& file : callbacks[i]->files()) saved.files.push_back(std::move(file));
+  }
   return saved;
 }
 
 void ModelInTraining::save_checkpoint(const std::string& folder) const {
-  write_checkpoint(folder, saved_tensors(), to_json(saved_state()));
+  write_checkpoint(folder, saved_tensors(), saved_state());
 }
 
 CallbackBill callback_bill(const std::vector<CallbackRef>& callbacks,

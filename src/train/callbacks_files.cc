@@ -78,6 +78,7 @@ class CSVLoggerCallback : public Callback {
     for (const std::string& key : keys_) keys.push(key);
     return Json::object().set("bytes", file_.size()).set("keys", std::move(keys));
   }
+  std::vector<std::string> files() const override { return {filename_}; }
   void restore(const Json& state, const SafetensorsFile&, const std::string& what) override {
     file_.open(filename_, state.at("bytes", what).as_integer(what));
     with_header_ = file_.size() == 0;

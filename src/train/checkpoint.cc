@@ -44,8 +44,7 @@ void sweep(const std::string& folder, std::string_view stays) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    std::error_code ignored;
-    if (name != stays && (is_tensor_file(name) || is_draft(name))) fs::remove(at->path(), ignored);
+    if (name != stays && (is_tensor_file(name) || is_draft(name))) remove_file(at->path().string());
   }
 }
 
@@ -66,7 +65,7 @@ std::vector<NamedBytes> named_variables(const Variables& variables) {
 }
 
 void write_checkpoint(const std::string& folder, std::span<const NamedBytes> tensors,
-                      const Json& state) {
+                      const TrainState& train_state) {
   Json list = Json::array();
   Xxh3 all;
   for (const NamedBytes& tensor : tensors) {
@@ -77,7 +76,9 @@ void write_checkpoint(const std::string& folder, std::span<const NamedBytes> ten
   // Named by content: a file that another manifest may still mean is never replaced by another.
   const std::string name = std::string(kPrefix) + hex16(all.digest()) + std::string(kSuffix);
   make_directories(folder);
+  for (const std::string& file : train_state.files) sync_file(file);
   write_safetensors(path_in(folder, name), tensors, {{"format", "plimsoll"}});
+  const Json state = to_json(train_state);
   Json manifest = Json::object();
   manifest.set("format", kFormat)
       .set("version", kVersion)
@@ -163,10 +164,9 @@ bool has_checkpoint(const std::string& folder) {
 }
 
 void remove_checkpoint(const std::string& folder) {
-  std::error_code ignored;
-  if (fs::remove(path_in(folder, kManifest), ignored)) sync_folder(folder);
+  if (remove_file(path_in(folder, kManifest))) sync_folder(folder);
   sweep(folder, "");
-  fs::remove(folder, ignored);  // refused unless it is empty
+  remove_folder(folder);
 }
 
 }  // namespace pl

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "data/safetensors.h"
+#include "train/train_state.h"
 #include "train/variables.h"
 
 namespace pl {
@@ -19,10 +20,10 @@ inline constexpr const char* kManifest = "manifest.json";
 // Tensors of callbacks are named so; all others are variables.
 inline constexpr std::string_view kCallbackTensors = "callbacks/";
 
-// Durable when it returns. When it throws, a checkpoint that was in the folder is intact. Holds no
-// copy of a tensor.
+// Durable when it returns, and what the state's files hold before it. When it throws, a checkpoint
+// that was in the folder is intact. Holds no copy of a tensor.
 void write_checkpoint(const std::string& folder, std::span<const NamedBytes> tensors,
-                      const Json& state);
+                      const TrainState& state);
 
 // Every variable of a layout, for write_checkpoint.
 std::vector<NamedBytes> named_variables(const Variables& variables);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace pl {
 namespace {
@@ -69,11 +70,19 @@ std::string CheckpointStore::folder_of(int64_t step) const {
 
 void CheckpointStore::write(std::span<const NamedBytes> tensors, const TrainState& state) {
   const int64_t step = state.position.steps;
-  make_directories(options_.folder);
-  write_checkpoint(folder_of(step), tensors, to_json(state));
-  sync_folder(options_.folder);
+  make_durable();
+  write_checkpoint(folder_of(step), tensors, state);
   if (state.score && (!best_ || *state.score <= best_->first)) best_ = {*state.score, step};
   prune(step);
+}
+
+// The folder may be of a process that was killed before it could sync those above.
+void CheckpointStore::make_durable() {
+  make_directories(options_.folder);
+  if (durable_) return;
+  const std::string above = pl::folder_of(options_.folder);
+  for (const std::string& folder : {above, pl::folder_of(above)}) sync_folder(folder);
+  durable_ = true;
 }
 
 void CheckpointStore::prune(int64_t newest) {
@@ -91,8 +100,7 @@ void CheckpointStore::prune(int64_t newest) {
 
 void CheckpointStore::remove_all() {
   for (const auto& [step, path] : step_folders(options_.folder)) remove_checkpoint(path);
-  std::error_code ignored;
-  fs::remove(options_.folder, ignored);  // refused unless it is empty
+  remove_folder(options_.folder);
   best_.reset();
 }
 

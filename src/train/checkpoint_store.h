@@ -36,10 +36,12 @@ class CheckpointStore {
 
  private:
   std::string folder_of(int64_t step) const;
+  void make_durable();
   void prune(int64_t newest);
 
   StoreOptions options_;
   std::optional<std::pair<double, int64_t>> best_;  // score, step
+  bool durable_ = false;                            // the folder and its place
 };
 
 // What writing takes from the heap: the tables of tensors, and with a copy its thread.

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "tests/data_files.h"
+#include "tests/disk_faults.h"
 #include "train/checkpoint_store.h"
 
 namespace pl::checkpoint_test {
@@ -48,7 +49,7 @@ TrainState state_at(int64_t steps) {
 }
 
 void write(const std::string& folder, const Variables& variables, int64_t steps) {
-  write_checkpoint(folder, named_variables(variables), to_json(state_at(steps)));
+  write_checkpoint(folder, named_variables(variables), state_at(steps));
 }
 
 // Which salt a whole checkpoint in the folder has; -1: it is not the one it says it is.
@@ -141,9 +142,12 @@ struct Fault {
   int error = EIO;
 };
 Fault fault;
-int fail_at(const char*) {
+bool committed = false;  // the new manifest has its name
+int fail_at(const DiskCall& call) {
   --fault.countdown;
-  return fault.countdown == 0 || (fault.forever && fault.countdown < 0) ? fault.error : 0;
+  if (fault.countdown == 0 || (fault.forever && fault.countdown < 0)) return fault.error;
+  if (call.kind == DiskCall::Kind::rename && call.to.ends_with(kManifest)) committed = true;
+  return 0;
 }
 
 TEST(Checkpoint, AFailedWriteLeavesTheLastGoodOne) {
@@ -157,17 +161,16 @@ TEST(Checkpoint, AFailedWriteLeavesTheLastGoodOne) {
       int n = 1;
       for (bool failed = true; failed; ++n) {
         fault = {n, forever, error};
-        set_write_fault(fail_at);
+        committed = false;
         try {
+          const test::DiskFaults faults(fail_at);
           write(folder / "c", variables, 2);
           failed = false;
         } catch (const BackendError& error) {
           EXPECT_NE(std::string(error.what()).find("[file]"), std::string::npos);
         }
-        set_write_fault(nullptr);
-        // After the manifest's rename the new one may stand already.
         const int64_t steps = steps_in(folder / "c");
-        EXPECT_TRUE(steps == 1 || (steps == 2 && n > 11)) << "fault " << n << ": " << steps;
+        EXPECT_TRUE(steps == 1 || (steps == 2 && committed)) << "fault " << n << ": " << steps;
         if (steps == 2) {
           fill(variables, 1);
           write(folder / "c", variables, 1);
@@ -261,10 +264,11 @@ TEST(CheckpointWriter, AFailureInTheBackgroundIsToldOnce) {
   CheckpointStore store({folder / "s", 2});
   CheckpointWriter writer(store, snapshot_bytes(variables.layout().bytes));
   fault = {1, true, ENOSPC};
-  set_write_fault(fail_at);
-  writer.save(named_variables(variables), state_at(1));
-  EXPECT_THROW(writer.wait(), BackendError);
-  set_write_fault(nullptr);
+  {
+    const test::DiskFaults faults(fail_at);
+    writer.save(named_variables(variables), state_at(1));
+    EXPECT_THROW(writer.wait(), BackendError);
+  }
   writer.wait();
   writer.save(named_variables(variables), state_at(2));
   writer.wait();

@@ -24,6 +24,7 @@ class EventFile {
   bool is_open() const { return file_.is_open(); }
   void close() { file_.close(); }
   const std::string& name() const { return name_; }  // without the folder
+  const std::string& path() const { return file_.path(); }
   Bytes size() const { return file_.size(); }
 
   void scalar(std::string_view tag, double value, int64_t step);

@@ -38,7 +38,7 @@ void Model::save_checkpoint(const std::string& folder) {
   saved.steps_before = state_->steps;
   saved.epochs_before = state_->epochs;
   if (compiled.optimizer) saved.learning_rate = compiled.optimizer->inner().learning_rate;
-  write_checkpoint(folder, named_variables(state_->weights()), to_json(saved));
+  write_checkpoint(folder, named_variables(state_->weights()), saved);
 }
 
 void Model::load_checkpoint(const std::string& folder) {

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/code_pages.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "execute/call_file.h"
 #include "train/device_full.h"
 #include "train/device_link.h"
@@ -205,7 +206,7 @@ void Session::start() {
       if (prepared.kernels.nodes.empty())
         prepared.kernels = plan_.memory->book.kernels(prepared.graph);
   } catch (const StaleCalls&) {
-    ::unlink(calls_path(plan_.memory->book).c_str());
+    remove_file(calls_path(plan_.memory->book));
     throw;
   }
   if (!variables_->on_host()) return start_device();

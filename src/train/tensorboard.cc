@@ -100,6 +100,12 @@ class TensorBoardCallback : public Callback {
         .set("validation", validation_.name())
         .set("validation_bytes", validation_.size());
   }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> files;
+    for (const EventFile* file : {&train_, &validation_})
+      if (file->is_open()) files.push_back(file->path());
+    return files;
+  }
   void restore(const Json& state, const SafetensorsFile&, const std::string& what) override {
     batches_ = state.at("batches", what).as_integer(what);
     const auto go_on = [&](EventFile& file, const std::string& part) {

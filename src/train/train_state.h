@@ -35,8 +35,9 @@ struct TrainState {
   int64_t steps_before = 0, epochs_before = 0;  // of runs before this one with the same optimiser
   double learning_rate = 0;                     // as callbacks have left it
   bool stop_training = false;                   // a callback has decided so
-  std::optional<double> score = {};  // of the last epoch that ended here: lower is better
-  Json callbacks = Json::array();    // {"name":..., "state":...}
+  std::optional<double> score = {};     // of the last epoch that ended here: lower is better
+  Json callbacks = Json::array();       // {"name":..., "state":...}
+  std::vector<std::string> files = {};  // not saved: whose lengths the callbacks' states tell
 };
 
 Json to_json(const TrainState& state);

@@ -13,6 +13,7 @@
 #include "data/pipeline/file_sources.h"
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
+#include "tests/disk_faults.h"
 
 namespace pl::faults_test {
 namespace {
@@ -168,20 +169,19 @@ TEST(Faults, FunctionsThatThrow) {
               "element 1: no more");
 }
 
-int full(const char* call) {
+int full(const DiskCall& call) {
   static std::atomic<int> writes = 0;
-  return std::strcmp(call, "write") == 0 && ++writes % 50 == 0 ? ENOSPC : 0;
+  return call.kind == DiskCall::Kind::write && ++writes % 50 == 0 ? ENOSPC : 0;
 }
 
 TEST(Faults, ADiskThatFillsWhileCachingOrWritingASnapshot) {
   const TempFolder folder;
-  set_write_fault(full);
+  const test::DiskFaults faults(full);
   const Dataset numbers = Dataset::range(1000).batch(10);
   expect_part(failure<BackendError>([&] { return numbers.cache({.elements = 1}); }),
               "No space left");
   expect_part(failure<BackendError>([&] { return numbers.snapshot(folder.path()); }),
               "No space left");
-  set_write_fault(nullptr);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

@@ -10,6 +10,7 @@
 #include "data/pipeline/element_file.h"
 #include "data/pipeline/testing.h"
 #include "tests/data_files.h"
+#include "tests/disk_faults.h"
 #include "tests/messages.h"
 
 namespace pl::snapshot_test {
@@ -179,9 +180,9 @@ TEST(Snapshot, PositionsHoldWhetherItIsWrittenOrRead) {
   EXPECT_EQ(labels(reading), (List{2, 3, 4, 5}));
 }
 
-int full(const char* call) {
+int full(const DiskCall& call) {
   static std::atomic<int> writes = 0;
-  return call == std::string("write") && ++writes % 9 == 0 ? ENOSPC : 0;
+  return call.kind == DiskCall::Kind::write && ++writes % 9 == 0 ? ENOSPC : 0;
 }
 
 int open_descriptors() {
@@ -197,15 +198,14 @@ TEST(Snapshot, AFullDiskIsAnError) {
   const int before = open_descriptors();
   for (const Dataset& data :
        {counted(made, 9, true).snapshot(folder.path()), counted(made, 9, true).cache()}) {
-    set_write_fault(full);
     try {
+      const test::DiskFaults faults(full);
       labels(data);
       ADD_FAILURE();
     } catch (const BackendError& error) {
       EXPECT_NE(std::string(error.what()).find("No space left"), std::string::npos) << error.what();
       EXPECT_EQ(std::string(error.what()).find("[data] "), 0u) << error.what();
     }
-    set_write_fault(nullptr);
     EXPECT_EQ(files_in(folder.path()), 0u);
     EXPECT_EQ(open_descriptors(), before);
   }
