@@ -259,6 +259,12 @@ TEST(Mistakes, AreNamedWithTheWordThatWasMeant) {
       {{"train", "mlp", "--bacth", "3"}, "did you mean --batch?"},
       {{"plan", "mlp", "--memroy=3GiB"}, "did you mean --memory?"},
       {{"train", "mlp", "--steps"}, "--steps: expected a value, received none"},
+      {{"plan", "mlp", "--batch", "1", "--batch", "2"}, "--batch: expected it once, received it"},
+      {{"plan", "mlp", "--batch=1", "--steps", "2", "--batch", "1"}, "given twice"},
+      {{"train", "mlp", "--resume", "a", "--resume", "b"}, "--resume: expected it once"},
+      {{"plan", "mlp", "--frontier", "--frontier"}, "--frontier: expected it once"},
+      {{"data", "synthetic", "--batch", "1", "--batch", "2"}, "given twice"},
+      {{"bench", "--threads", "1", "--threads", "2"}, "given twice"},
       {{"train", "mlp", "mlp"}, "received more words: mlp"},
       {{"plan", "mlp", "--xyzzy"}, "received this one; see plimsoll plan --help"}};
   for (const auto& [words, part] : cases) {
