@@ -136,10 +136,10 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
        "plan: with a GPU, writes what its kernels need and take to this file; without one, plans "
        "for that GPU from it");
   text("--what-if",
-       "plan: activation,dtype,size: what the plan would be if a layer's activations were computed "
+       "activation,dtype,size: what the plan would be if a layer's activations were computed "
        "again, its dtype another or its size half; a plan for each layer");
-  app.add_flag("--frontier", run.frontier, "plan: every plan worth having, memory against time");
-  app.add_flag("--curve", run.curve, "plan: batch size against memory and throughput");
+  app.add_flag("--frontier", run.frontier, "every plan worth having, memory against time");
+  app.add_flag("--curve", run.curve, "batch size against memory and throughput");
 }
 
 // With --resume: what was not given is as the run began.
@@ -168,7 +168,7 @@ void read_paths(const Texts& texts, RunOptions& run) {
   run.weights = word("--weights");
   run.save_weights = word("--save-weights");
   run.words = texts;
-  for (const char* name : {"--run", "--resume"}) run.words.erase(name);
+  for (const char* name : {"--run", "--resume", "--what-if"}) run.words.erase(name);
 }
 
 // "cpu", "cuda" or "cuda:1".

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/stop_signals.h"
 #include "base/terminal.h"
+#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/costs.h"
 #include "cli/run_folder.h"
@@ -127,14 +128,15 @@ int run_train(const RunOptions& options) {
   const std::vector<CallbackRef> callbacks = run_callbacks(options, log);
   const std::unique_ptr<Checkpoint> from = find_resume(callbacks, setup.plan.layout);
   if (!options.run.empty()) log.open(options.run, from != nullptr);
-  const Json report = to_json(setup.report);
+  const PlanAnswer answer(options, setup);
+  const Json report = answer.json();
   if (!options.run.empty())
     write_file_atomically(options.run + "/plan.json", report.dump(2) + "\n");
   Json plan_event = Json::object().set("event", "plan");
   for (const auto& [key, value] : report.as_object("plan")) plan_event.set(key, value);
   log.write(plan_event);
   std::FILE* out = human_stream();
-  if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
+  if (!options.json) std::fputs((answer.text(wants_color(out)) + "\n").c_str(), out);
   Session session = reserve(setup, options.seed);
   if (weights) load_weights(*weights, session.variables());
   if (const std::string text = check_resident(setup.report, setup.backend.get()); !text.empty())
