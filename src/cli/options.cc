@@ -116,8 +116,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--seed", "of weights, shuffling, dropout and synthetic data [0]");
   text("--shuffle", "on or off [on]");
   text("--split",
-       "auto, off, or K: work the batch off in K parts, with exact sums [auto]; a multiple of "
-       "the batch means bands of image rows");
+       "auto, off, or K: work the batch off in K parts, which moves the last bits of sums; off "
+       "keeps them at every budget [auto]; a multiple of the batch means bands of image rows");
   text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
   text("--remat",
        "NAME,...: layers whose activations are always computed again, such as block_*; or full");

@@ -282,6 +282,9 @@ TEST(Help, TeachesAndSucceeds) {
     EXPECT_GT(done.out.size() + done.err.size(), 300u);
   }
   EXPECT_EQ(plimsoll({"--version"}).exit, 0);
+  const std::string help = plimsoll({"train", "--help"}).out;
+  EXPECT_EQ(help.find("exact"), std::string::npos) << "a split of the batch moves bits of sums";
+  EXPECT_NE(help.find("moves the last bits"), std::string::npos) << help;
 }
 
 }  // namespace
