@@ -262,6 +262,16 @@ TEST(NotANumber, EndsWithExitCodeOne) {
   }
 }
 
+// Loss scaling leaves steps out, which mends an overflow but no divergence.
+TEST(NotANumber, EndsScaledTrainingWithExitCodeOneAndTheLayer) {
+  const Finished done = plimsoll({"train", "mlp", "--dtype", "mixed_float16", "--learning-rate",
+                                  "1e6", "--steps", "30", "--json"});
+  EXPECT_EQ(done.exit, 1) << done.err;
+  EXPECT_NE(done.err.find("step 11: the loss is not finite: "), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("is the first layer whose output has"), std::string::npos) << done.err;
+  EXPECT_EQ(integer_at(done.event("end"), "steps"), 11);
+}
+
 TEST(Mistakes, AreNamedWithTheWordThatWasMeant) {
   const std::vector<std::pair<Words, std::string>> cases{
       {{"tran", "mlp"}, "expected a command, received 'tran'; did you mean train?"},
