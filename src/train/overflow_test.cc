@@ -117,7 +117,8 @@ TEST(MixedFloat16, ThatDivergesEndsWithTheLayer) {
     EXPECT_NE(message.find("is the first layer whose output has an infinity"), std::string::npos)
         << message;
   }
-  EXPECT_EQ(trained_with(16, 2, 11, done), "nothing thrown") << "nine in a row, and then it goes on";
+  EXPECT_EQ(trained_with(16, 2, 11, done), "nothing thrown")
+      << "nine in a row, and then it goes on";
   EXPECT_EQ(done, 16);
 }
 
