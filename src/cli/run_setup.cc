@@ -175,8 +175,10 @@ void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptio
                  int64_t most, Purpose purpose, RunSetup& setup) {
   PlanReport& report = setup.report;
   const auto max_batch = report.max_batch;
+  const Bytes callbacks = report.callbacks;
   report = describe(setup.plan);
   report.max_batch = max_batch;
+  report.callbacks = callbacks;
   report.model = options.model;
   report.optimizer = setup.compiled.optimizer->name();
   report.dtype = options.dtype;
@@ -226,7 +228,8 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   if (options.checkpoint_every > 0) {
     const VariableLayout layout = layout_variables(
         step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
-    planner.source_bytes += checkpoint_bytes(layout.entries.size());
+    setup.report.callbacks = checkpoint_bytes(layout.entries.size());
+    planner.source_bytes += setup.report.callbacks;
     snapshot = snapshot_bytes(layout.bytes);
   }
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {

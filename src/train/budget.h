@@ -69,7 +69,8 @@ struct PlanReport {
   int64_t checkpoint_every = 0;  // steps; 0: not asked for
   Bytes snapshot = 0;            // a copy that checkpoints are written from; 0: none
   Bytes pipeline = 0;            // what the data hold beyond the batch that a step reads
-                                 // Both of `fixed`; for a device, of the host.
+  Bytes callbacks = 0;           // what callbacks hold, such as those that write checkpoints
+                                 // All of `fixed`; for a device, of the host.
   Categories categories{};
   double step_ms = 0;
   SessionPoint unlimited;

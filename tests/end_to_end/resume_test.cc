@@ -231,6 +231,15 @@ TEST(ResumeCommand, CheckpointsAreOnTheBill) {
   EXPECT_LE(done.peak, planned);
   EXPECT_GE(done.peak, planned - std::max<int64_t>(planned / 50, 2 * kMiB));
   EXPECT_EQ(done.event("end").at("heap_allocations_per_step", "end").as_real("heap"), 0);
+  // What the writer adds to the least budget is said where that is refused.
+  const int64_t raised = integer_at(with, "minimum_bytes") - integer_at(without, "minimum_bytes");
+  EXPECT_GT(raised, 0);
+  const Finished refused =
+      plimsoll({"plan", "mlp", "--threads", "1", "--checkpoint-every", "2", "--memory", "1MiB"});
+  EXPECT_EQ(refused.exit, 3);
+  EXPECT_NE(refused.err.find("of it " + std::to_string(raised) + " ("), std::string::npos)
+      << refused.err;
+  EXPECT_NE(refused.err.find("for writing checkpoints"), std::string::npos) << refused.err;
   // Without room for the copy it is written between steps, and the least budget is the same.
   const Json tight = plan({"--checkpoint-every", "2", "--memory", std::to_string(planned - 1)});
   EXPECT_EQ(integer_at(tight.at("checkpoint", "plan"), "bytes"), 0);
