@@ -88,7 +88,8 @@ RunIdentity identity_of(const RunOptions& options, const RunSetup& setup) {
           .threads = setup.report.threads,
           .shuffle = options.shuffle,
           .seed = options.seed,
-          .numerics = setup.report.numerics};
+          .numerics = setup.report.numerics,
+          .kernels = setup.report.kernels};
 }
 
 Session reserve(RunSetup& setup, uint64_t seed) {

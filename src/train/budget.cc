@@ -79,6 +79,7 @@ PlanReport describe(const SessionPlan& plan) {
   report.plan_steps = first.plan.steps.size();
   report.plan_ms = plan.plan_ms;
   report.numerics = first.plan.numerics;
+  report.kernels = first.plan.kernels;
   report.culprits = fullest.plan.culprits;
   report.unlimited = plan.unlimited;
   report.split = first.split;

@@ -83,10 +83,10 @@ struct PlanReport {
   std::optional<int64_t> max_batch;
   size_t graph_nodes = 0, plan_steps = 0;
   double plan_ms = 0;
-  std::string numerics;
-  std::string costs;          // hash of the cost table that predicted times
-  std::string split_refusal;  // why the batch cannot be split, or empty
-  std::string band_refusal;   // why its images cannot be worked off in bands, or empty
+  std::string numerics, kernels;  // as Plan has them
+  std::string costs;              // hash of the cost table that predicted times
+  std::string split_refusal;      // why the batch cannot be split, or empty
+  std::string band_refusal;       // why its images cannot be worked off in bands, or empty
   std::vector<Remedy> remedies;
   std::vector<CurvePoint> curve;
   bool with_frontier = false;       // shown in full

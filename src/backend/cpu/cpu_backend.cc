@@ -118,6 +118,12 @@ std::string CpuBackend::machine() const {
   return name + ", isa " + std::to_string(static_cast<int>(onednn_isa()));
 }
 
+std::string CpuBackend::numerics() const {
+  const dnnl_version_t& version = *dnnl_version();
+  return "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+         std::to_string(version.patch);
+}
+
 bool CpuBackend::narrow_simd() const {
   return (onednn_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
 }
