@@ -247,9 +247,11 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   }
   if (const auto* text = given("--input")) run.input = parse_shape(*text);
   if (const auto* text = given("--memory")) {
-    run.memory_max = *text == "max" && run.cuda;
+    run.memory_max = *text == "max";
     if (!run.memory_max)
-      run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
+      run.memory = parse_bytes(*text, "--memory");
+    else if (!run.cuda)
+      run.memory = host_room().least();
   }
   read_training(texts, run);
   if (const auto* text = given("--graph")) run.graph = *text;

@@ -32,7 +32,7 @@ struct RunOptions {
   bool deterministic = true;
   bool offload = true;               // on a GPU: state and activations to the host where need be
   std::optional<Bytes> host_memory;  // the most for it
-  bool memory_max = false;           // `memory` is what the device can give
+  bool memory_max = false;           // `memory` is what the system or the device can give
   bool json = false;
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;
