@@ -55,6 +55,10 @@ class BackendError : public Error {
   explicit BackendError(const std::string& message) : Error(message, 1) {}
 };
 
+// Behind a message about a thread that the system did not make.
+inline constexpr const char* kThreadRemedy =
+    "; lower --threads, or raise the limit on threads (ulimit -u, the control group's pids.max)";
+
 // Our own mistake.
 class InternalError : public Error {
  public:

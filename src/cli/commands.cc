@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <new>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/processor.h"
@@ -20,12 +21,23 @@ int dispatch(const CommandLine& line) {
   return 0;
 }
 
+// A thread that cannot be made is no defect.
+int with_threads(const CommandLine& line) {
+  try {
+    return dispatch(line);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    throw BackendError(std::string("[threads] expected a further thread, the system made none") +
+                       kThreadRemedy);
+  }
+}
+
 }  // namespace
 
 int run_command(const std::vector<std::string>& arguments) {
   try {
     limit_simd();  // a wrong word in the environment is refused by every command
-    const int code = dispatch(parse_command_line(arguments));
+    const int code = with_threads(parse_command_line(arguments));
     // An answer that nobody received is not an answer.
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       throw BackendError("[output] stdout: the answer could not be written");

@@ -49,11 +49,20 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
   return best;
 }
 
+std::string given_twice(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 1)
+      return option->get_name() + ": expected it once, received it given twice; leave one out";
+  return "";
+}
+
 std::string explain(const CLI::ParseError& error, const CLI::App& app,
                     const std::vector<std::string>& arguments) {
   const CLI::App* command = command_of(app);
   const std::string help = "plimsoll " + (command ? command->get_name() + " " : "") + "--help";
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) {
+    if (const std::string twice = given_twice(command ? *command : app); !twice.empty())
+      return twice;
     const std::string text = error.what();
     return text.substr(0, text.find(':')) + ": expected a value, received none; see " + help;
   }

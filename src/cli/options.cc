@@ -116,8 +116,8 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
   text("--seed", "of weights, shuffling, dropout and synthetic data [0]");
   text("--shuffle", "on or off [on]");
   text("--split",
-       "auto, off, or K: work the batch off in K parts, with exact sums [auto]; a multiple of "
-       "the batch means bands of image rows");
+       "auto, off, or K: work the batch off in K parts, which moves the last bits of sums; off "
+       "keeps them at every budget [auto]; a multiple of the batch means bands of image rows");
   text("--recompute", "auto or off: compute activations again instead of keeping them [auto]");
   text("--remat",
        "NAME,...: layers whose activations are always computed again, such as block_*; or full");
@@ -136,10 +136,10 @@ void add_run_options(CLI::App& app, Texts& texts, RunOptions& run) {
        "plan: with a GPU, writes what its kernels need and take to this file; without one, plans "
        "for that GPU from it");
   text("--what-if",
-       "plan: activation,dtype,size: what the plan would be if a layer's activations were computed "
+       "activation,dtype,size: what the plan would be if a layer's activations were computed "
        "again, its dtype another or its size half; a plan for each layer");
-  app.add_flag("--frontier", run.frontier, "plan: every plan worth having, memory against time");
-  app.add_flag("--curve", run.curve, "plan: batch size against memory and throughput");
+  app.add_flag("--frontier", run.frontier, "every plan worth having, memory against time");
+  app.add_flag("--curve", run.curve, "batch size against memory and throughput");
 }
 
 // With --resume: what was not given is as the run began.
@@ -168,7 +168,7 @@ void read_paths(const Texts& texts, RunOptions& run) {
   run.weights = word("--weights");
   run.save_weights = word("--save-weights");
   run.words = texts;
-  for (const char* name : {"--run", "--resume"}) run.words.erase(name);
+  for (const char* name : {"--run", "--resume", "--what-if"}) run.words.erase(name);
 }
 
 // "cpu", "cuda" or "cuda:1".
@@ -247,9 +247,11 @@ void read_run_options(const Texts& texts, RunOptions& run) {
   }
   if (const auto* text = given("--input")) run.input = parse_shape(*text);
   if (const auto* text = given("--memory")) {
-    run.memory_max = *text == "max" && run.cuda;
+    run.memory_max = *text == "max";
     if (!run.memory_max)
-      run.memory = *text == "max" ? host_room().least() : parse_bytes(*text, "--memory");
+      run.memory = parse_bytes(*text, "--memory");
+    else if (!run.cuda)
+      run.memory = host_room().least();
   }
   read_training(texts, run);
   if (const auto* text = given("--graph")) run.graph = *text;
@@ -369,6 +371,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     }
     throw UserError("[options] " + explain(error, app, arguments));
   }
+  for (const CLI::App* command : app.get_subcommands())  // flags, which may be repeated elsewhere
+    if (const std::string twice = given_twice(*command); !twice.empty())
+      throw UserError("[options] " + twice);
   if (report->parsed()) not_built("`plimsoll report`");
   for (auto* command : {plan, train, models, bench, data, calibrate})
     if (command->parsed()) line.command = command->get_name();

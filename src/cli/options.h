@@ -32,12 +32,12 @@ struct RunOptions {
   bool deterministic = true;
   bool offload = true;               // on a GPU: state and activations to the host where need be
   std::optional<Bytes> host_memory;  // the most for it
-  bool memory_max = false;           // `memory` is what the device can give
+  bool memory_max = false;           // `memory` is what the system or the device can give
   bool json = false;
   std::optional<int64_t> split;  // parts of the batch; 1 never; none: as needed
   bool recompute = true;
   std::vector<std::string> remat;    // layers that are checkpointed by hand
-  std::vector<std::string> what_if;  // plan: changes of each layer that are planned beside
+  std::vector<std::string> what_if;  // changes of each layer that are planned beside
   bool frontier = false, curve = false;
   std::string graph;  // plan: a bare problem's file instead of a model; empty: none
   std::string calls;  // plan: a file of what a device's calls need and take; empty: none

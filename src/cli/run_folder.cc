@@ -18,6 +18,7 @@ constexpr int64_t kVersion = 1;
 }  // namespace
 
 std::string checkpoints_in(const std::string& run) { return run + "/checkpoints"; }
+std::string weights_in(const std::string& run) { return run + "/weights.safetensors"; }
 
 RunWords saved_words(const std::string& folder) {
   const std::string path = folder + "/run.json";
@@ -45,7 +46,7 @@ void refuse_to_overwrite(const std::string& run) {
 
 void begin_run_folder(const RunOptions& options, const PlanReport& plan) {
   make_directories(options.run);
-  check_writable(options.run + "/weights.safetensors");
+  check_writable(weights_in(options.run));
   RunWords saved = options.words;
   // A run goes on with what it began with. Splitting changes the order of sums, and which split a
   // budget picks may change with what was measured; threads may be others on another machine.

@@ -19,6 +19,7 @@ namespace pl {
 RunWords saved_words(const std::string& folder);
 
 std::string checkpoints_in(const std::string& run);
+std::string weights_in(const std::string& run);
 
 bool same_folder(const std::string& a, const std::string& b);
 // Throws UserError when a new run would take the place of one that can go on.

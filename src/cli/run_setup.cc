@@ -51,15 +51,18 @@ Sources open_files(const std::string& data, const Network& network, OnError on_e
   return text_sources(data, network.input_shapes()[0][0], network.vocabulary());
 }
 
-// Whatever is read goes through an input pipeline.
-Sources open_sources(const RunOptions& options, const Network& network) {
+// Whatever is read goes through an input pipeline. Labels that lie in arrays are looked at before.
+Sources open_sources(const RunOptions& options, const Network& network, const Compiled& compiled) {
   const std::vector<std::string> shards = tar_shards(options.data);
   if (!shards.empty() || is_image_folder(options.data))
     return open_images(options, shards, network.input_shapes()[0]);
   const OnError on_error = options.skip_errors ? OnError::skip : OnError::stop;
   Sources sources = open_files(options.data, network, on_error);
   for (std::unique_ptr<Source>* source : {&sources.train, &sources.test})
-    if (*source) *source = through_pipeline(std::move(*source), on_error);
+    if (*source) {
+      check_labels(**source, network, compiled);
+      *source = through_pipeline(std::move(*source), on_error);
+    }
   return sources;
 }
 
@@ -73,7 +76,7 @@ void open_data(const RunOptions& options, RunSetup& setup) {
     setup.loop.shuffle = false;
     return;
   }
-  setup.sources = open_sources(options, setup.network);
+  setup.sources = open_sources(options, setup.network, setup.compiled);
   const auto& fields = setup.sources.train->fields();
   if (setup.sources.test && (setup.sources.test->fields()[0].sample != fields[0].sample ||
                              setup.sources.test->fields()[1].sample != fields[1].sample))
@@ -168,12 +171,38 @@ struct BatchPlanner {
   }
 };
 
+// What writing them takes; answers what a copy of the variables would.
+Bytes bill_checkpoints(RunSetup& setup, BatchPlanner& planner) {
+  const VariableLayout layout = layout_variables(
+      step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
+  setup.report.callbacks = checkpoint_bytes(layout.entries.size());
+  planner.source_bytes += setup.report.callbacks;
+  return snapshot_bytes(layout.bytes);
+}
+
+// Under ulimit -v or -d threads, libraries and planning have taken address space since --memory max
+// was read. Lowers the budget, and plans again, until what is still to be taken fits beside them.
+void keep_within_limit(const BatchPlanner& planner, PlanOptions& plan_options, RunSetup& setup) {
+  constexpr Bytes kBeside = 24 * kMiB;  // kernels' code and objects, reservations' alignment
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    const std::optional<Bytes> room = host_room().address_space;
+    const Bytes needed = setup.plan.arena + kBeside;
+    if (!room || needed <= *room) return;
+    const Bytes budget = std::min(*plan_options.budget, setup.plan.process()) - (needed - *room);
+    plan_options.budget = std::max<Bytes>(budget, 1);
+    setup.plan = planner.plan(setup.loop.batch, plan_options);
+  }
+}
+
 void fill_report(const RunOptions& options, const PlanFor& plan, const PlanOptions& plan_options,
                  int64_t most, Purpose purpose, RunSetup& setup) {
   PlanReport& report = setup.report;
   const auto max_batch = report.max_batch;
+  const Bytes callbacks = report.callbacks;
   report = describe(setup.plan);
   report.max_batch = max_batch;
+  report.callbacks = callbacks;
   report.model = options.model;
   report.optimizer = setup.compiled.optimizer->name();
   report.dtype = options.dtype;
@@ -211,7 +240,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   if (described) calls = calls_for(options);
   setup.backend = described ? described_device(calls) : open_backend(options);
   if (purpose == Purpose::train && options.cuda) setup.weights = begin_weights(setup, options.seed);
-  if (options.memory_max) options.memory = system_limit(setup.backend.get());
+  if (options.memory_max && options.cuda) options.memory = system_limit(setup.backend.get());
   // Without AVX-512 the library's gemm packs operands on the heap. Blocks of that size go back to
   // the system at once, so that they do not pile up beside each other.
   if (setup.backend->narrow_simd()) mallopt(M_MMAP_THRESHOLD, 256 * 1024);
@@ -219,13 +248,7 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   BatchPlanner planner{setup, CostTable::bytes()};
   for (const Source* source : {setup.sources.train.get(), setup.sources.test.get()})
     if (source) planner.source_bytes += source->resident_bytes();
-  Bytes snapshot = 0;
-  if (options.checkpoint_every > 0) {
-    const VariableLayout layout = layout_variables(
-        step_variables(setup.network, setup.compiled, true), setup.backend->alignment());
-    planner.source_bytes += checkpoint_bytes(layout.entries.size());
-    snapshot = snapshot_bytes(layout.bytes);
-  }
+  const Bytes snapshot = options.checkpoint_every > 0 ? bill_checkpoints(setup, planner) : 0;
   const PlanFor plan_for = [&](int64_t batch, const PlanOptions& other) {
     return planner.plan(batch, other);
   };
@@ -251,6 +274,10 @@ RunSetup set_up_run(const RunOptions& given, Purpose purpose) {
   }
   setup.loop.batch = std::min(setup.loop.batch, most);
   setup.plan = planner.plan(setup.loop.batch, plan_options);
+  if (options.memory_max && !options.cuda) {
+    keep_within_limit(planner, plan_options, setup);
+    options.memory = plan_options.budget;
+  }
   setup.source_bytes = planner.source_bytes + loop_bytes(setup.loop);
   if (purpose == Purpose::train && !setup.plan.complete &&
       setup.plan.process() > system_limit(setup.backend.get())) {

@@ -7,8 +7,10 @@
 #include "base/hash.h"
 #include "base/stop_signals.h"
 #include "base/terminal.h"
+#include "cli/answer.h"
 #include "cli/commands.h"
 #include "cli/costs.h"
+#include "cli/finished_run.h"
 #include "cli/run_folder.h"
 #include "cli/run_setup.h"
 #include "train/callback_list.h"
@@ -86,7 +88,8 @@ RunIdentity identity_of(const RunOptions& options, const RunSetup& setup) {
           .threads = setup.report.threads,
           .shuffle = options.shuffle,
           .seed = options.seed,
-          .numerics = setup.report.numerics};
+          .numerics = setup.report.numerics,
+          .kernels = setup.report.kernels};
 }
 
 Session reserve(RunSetup& setup, uint64_t seed) {
@@ -117,24 +120,31 @@ int run_train(const RunOptions& options) {
   if (options.checkpoint_every > 0 && options.run.empty())
     throw UserError("[options] --checkpoint-every: expected --run FOLDER to keep checkpoints in");
   RunSetup setup = set_up_run(options, Purpose::train);
+  EventLog log(options.json);
+  const std::vector<CallbackRef> callbacks = run_callbacks(options, log);
+  const std::unique_ptr<Checkpoint> from = find_resume(callbacks, setup.plan.layout);
+  const RunIdentity identity = identity_of(options, setup);
+  const PlanAnswer answer(options, setup);
+  const Json report = answer.json();
+  Json plan_event = Json::object().set("event", "plan");
+  for (const auto& [key, value] : report.as_object("plan")) plan_event.set(key, value);
+  if (from)
+    if (const auto state = finished_state(options, setup, identity, *from)) {
+      tell_finished(options, setup, *state, *from, plan_event);
+      return 0;
+    }
   // Whatever can be wrong with files is found before anything is trained.
   std::unique_ptr<SafetensorsFile> weights;
   if (!options.weights.empty()) weights = std::make_unique<SafetensorsFile>(options.weights);
   if (weights) check_weights(*weights, setup.plan.layout);
   if (!options.save_weights.empty()) check_writable(options.save_weights);
   if (!options.run.empty()) begin_run_folder(options, setup.report);
-  EventLog log(options.json);
-  const std::vector<CallbackRef> callbacks = run_callbacks(options, log);
-  const std::unique_ptr<Checkpoint> from = find_resume(callbacks, setup.plan.layout);
   if (!options.run.empty()) log.open(options.run, from != nullptr);
-  const Json report = to_json(setup.report);
   if (!options.run.empty())
     write_file_atomically(options.run + "/plan.json", report.dump(2) + "\n");
-  Json plan_event = Json::object().set("event", "plan");
-  for (const auto& [key, value] : report.as_object("plan")) plan_event.set(key, value);
   log.write(plan_event);
   std::FILE* out = human_stream();
-  if (!options.json) std::fputs((to_text(setup.report, wants_color(out)) + "\n").c_str(), out);
+  if (!options.json) std::fputs((answer.text(wants_color(out)) + "\n").c_str(), out);
   Session session = reserve(setup, options.seed);
   if (weights) load_weights(*weights, session.variables());
   if (const std::string text = check_resident(setup.report, setup.backend.get()); !text.empty())
@@ -148,7 +158,7 @@ int run_train(const RunOptions& options) {
                            .epochs = options.epochs,
                            .snapshot = setup.report.snapshot,
                            .callbacks = callbacks};
-  training.state.identity = identity_of(options, setup);
+  training.state.identity = identity;
   CallbackList list(training, from.get());
   if (const std::string text = list.warning(); !text.empty()) warn(text);
   setup.loop.start = training.state.position;
@@ -171,7 +181,7 @@ int run_train(const RunOptions& options) {
   log.sync();
   learn_costs(*setup.backend, session, result);
   if (!options.save_weights.empty()) save_weights(options.save_weights, session.variables());
-  if (!options.run.empty()) save_weights(options.run + "/weights.safetensors", session.variables());
+  if (!options.run.empty()) save_weights(weights_in(options.run), session.variables());
   if (!options.json) print_summary(out, result, session, setup.report, options.run);
   if (const Bytes peak = measured_peak(setup.backend.get()); peak > setup.report.process)
     warn("[memory] the process held " + format_bytes(peak) + ", more than the planned " +

@@ -99,7 +99,8 @@ struct Plan {
   Recomputed recomputed;
   std::vector<HostStay> stays;      // by in_before
   Bytes away = 0;                   // of host memory for them, bodies' included
-  std::string numerics;             // hash of all numerics keys and of the device's, 16 hex digits
+  std::string numerics;             // hash of all numerics keys and of the backend's, 16 hex digits
+  std::string kernels;              // the same without the backend's
   std::vector<LiveValue> culprits;  // the largest transient values at the fullest step
   // Of each loop's body, as in the graph. Its offsets count from the same arena's start; its own
   // part is [persistent, arena), the loop step's workspace. Sliced inputs and stacked values: where

@@ -344,6 +344,7 @@ Plan plan_of(const Graph& graph, const GraphFacts& facts, const VariableLayout& 
   Plan plan = emitter.run(1);
   Xxh3 keys;
   hash_keys(graph, facts, keys);
+  plan.kernels = hex16(keys.digest());
   if (!facts.device.empty()) keys.update(facts.device.data(), facts.device.size() + 1);
   plan.numerics = hex16(keys.digest());
   plan.floor = layout.bytes + laid.floor;

@@ -79,6 +79,7 @@ PlanReport describe(const SessionPlan& plan) {
   report.plan_steps = first.plan.steps.size();
   report.plan_ms = plan.plan_ms;
   report.numerics = first.plan.numerics;
+  report.kernels = first.plan.kernels;
   report.culprits = fullest.plan.culprits;
   report.unlimited = plan.unlimited;
   report.split = first.split;
@@ -178,6 +179,9 @@ std::string explain(const PlanReport& r) {
   if (r.complete)
     out += std::string("  smallest budget that fits: ") + r.words.memory +
            std::to_string(r.minimum) + " (" + format_bytes(r.minimum) + ")\n";
+  if (r.complete && r.callbacks > 0 && !r.on_device)
+    out += "  of it " + std::to_string(r.callbacks) + " (" + format_bytes(r.callbacks) +
+           ") for writing checkpoints and for other callbacks\n";
   out += "  no plan can need less than " + std::to_string(r.floor) + " (" + format_bytes(r.floor) +
          "): variables, runtime and the operands of the largest single step\n";
   out += "  what fills it:\n";

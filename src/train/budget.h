@@ -69,7 +69,8 @@ struct PlanReport {
   int64_t checkpoint_every = 0;  // steps; 0: not asked for
   Bytes snapshot = 0;            // a copy that checkpoints are written from; 0: none
   Bytes pipeline = 0;            // what the data hold beyond the batch that a step reads
-                                 // Both of `fixed`; for a device, of the host.
+  Bytes callbacks = 0;           // what callbacks hold, such as those that write checkpoints
+                                 // All of `fixed`; for a device, of the host.
   Categories categories{};
   double step_ms = 0;
   SessionPoint unlimited;
@@ -82,10 +83,10 @@ struct PlanReport {
   std::optional<int64_t> max_batch;
   size_t graph_nodes = 0, plan_steps = 0;
   double plan_ms = 0;
-  std::string numerics;
-  std::string costs;          // hash of the cost table that predicted times
-  std::string split_refusal;  // why the batch cannot be split, or empty
-  std::string band_refusal;   // why its images cannot be worked off in bands, or empty
+  std::string numerics, kernels;  // as Plan has them
+  std::string costs;              // hash of the cost table that predicted times
+  std::string split_refusal;      // why the batch cannot be split, or empty
+  std::string band_refusal;       // why its images cannot be worked off in bands, or empty
   std::vector<Remedy> remedies;
   std::vector<CurvePoint> curve;
   bool with_frontier = false;       // shown in full

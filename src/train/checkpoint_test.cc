@@ -83,6 +83,30 @@ TEST(Checkpoint, NumbersThatJsonHasNot) {
   }
 }
 
+// A key that grew is said, and the run goes on.
+TEST(Checkpoint, NumericsThatDifferByTheLibraryAloneAreSaid) {
+  TrainState state = state_at(1);
+  state.identity.numerics = "kernels and oneDNN 1";
+  state.identity.kernels = "kernels";
+  RunIdentity now = train_state_from(to_json(state), "state").identity;
+  EXPECT_EQ(check_identity(state.identity, now), "");
+  now.numerics = "kernels and oneDNN 2";
+  EXPECT_NE(check_identity(state.identity, now).find("the same kernels with another version"),
+            std::string::npos);
+  // As written before there was a version in it.
+  Json identity = Json::object(), old = Json::object();
+  const Json written = to_json(state);
+  for (const auto& [key, value] : written.at("identity", "state").as_object("identity"))
+    if (key != "kernels") identity.set(key, key == "numerics" ? Json("kernels") : value);
+  for (const auto& [key, value] : written.as_object("state"))
+    old.set(key, key == "identity" ? identity : value);
+  const RunIdentity before = train_state_from(old, "state").identity;
+  EXPECT_NE(check_identity(before, now).find("did not note the version of oneDNN"),
+            std::string::npos);
+  now.kernels = "others";
+  EXPECT_NE(check_identity(before, now).find("kernels, a device or"), std::string::npos);
+}
+
 TEST(Checkpoint, AnotherModelIsRefusedByTheLayersName) {
   const TempFolder folder;
   Variables variables(layout_of(3));

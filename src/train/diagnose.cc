@@ -24,6 +24,17 @@ Found first_bad(const void* data, int64_t count, bool masked) {
   return {};
 }
 
+// Of 16 bits, with the exponent's.
+Found first_bad_narrow(const void* data, int64_t count, uint16_t exponent, bool masked) {
+  const auto* bits = static_cast<const uint16_t*>(data);
+  for (int64_t i = 0; i < count; ++i) {
+    if ((bits[i] & exponent) != exponent) continue;
+    const bool nan = bits[i] & (exponent ^ 0x7FFF);
+    if (nan || !(masked && (bits[i] & 0x8000))) return {i, nan ? "NaN" : "infinity"};
+  }
+  return {};
+}
+
 // `masked`: minus infinity is what it should be.
 Found first_bad(const void* data, const Meta& meta, bool masked = false) {
   switch (meta.dtype) {
@@ -31,15 +42,10 @@ Found first_bad(const void* data, const Meta& meta, bool masked = false) {
       return first_bad<float>(data, meta.elements(), masked);
     case Dtype::float64:
       return first_bad<double>(data, meta.elements(), masked);
-    case Dtype::bfloat16: {
-      const auto* bits = static_cast<const uint16_t*>(data);
-      for (int64_t i = 0; i < meta.elements(); ++i) {
-        if ((bits[i] & 0x7F80) != 0x7F80) continue;  // the exponent's bits
-        const bool nan = bits[i] & 0x7F;
-        if (nan || !(masked && (bits[i] & 0x8000))) return {i, nan ? "NaN" : "infinity"};
-      }
-      return {};
-    }
+    case Dtype::bfloat16:
+      return first_bad_narrow(data, meta.elements(), 0x7F80, masked);
+    case Dtype::float16:
+      return first_bad_narrow(data, meta.elements(), 0x7C00, masked);
     default:
       return {};
   }

@@ -19,6 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kTimesKept = 4096;
+// With loss scaling a step may be left out; so many in a row are no overflow that a smaller scale
+// mends.
+constexpr int kMostLost = 10;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -108,6 +111,7 @@ class Trainer {
       run_epoch(epoch, first);
       first = 0;
     }
+    if (!result_.left && here_ > 0 && result_.finite && !std::isfinite(event_.loss)) diverge();
     if (!result_.left) observer_.on_train_end();
     finish();
     return std::move(result_);
@@ -212,7 +216,6 @@ class Trainer {
     // it.
     const bool scaled = session_.counted_iterations() != nullptr;
     StepTimes* times = timer_.next(signature, here_);
-    bool finite = true;
     const int64_t next = begin + options_.batch;
     const int64_t count = std::min(options_.batch, train_.size() - next);
     Session::Beside beside;  // allocates: not without need
@@ -224,7 +227,7 @@ class Trainer {
     if (scaled)
       session_.run(signature, params, times, beside);
     else
-      finite = session_.run_if_finite(signature, params, times, beside);
+      session_.run_if_finite(signature, params, times, beside);
     event_.ms = ms_since(start);
     const HeapCounts after = heap_counts();
     event_.step = ++result_.steps;
@@ -234,12 +237,19 @@ class Trainer {
     event_.mean_loss = means_.mean_loss();
     means_.write_terms(event_.mean_metrics);
     account(before, after, rows, busy);
-    result_.finite = scaled || std::isfinite(event_.loss);
-    if (!finite && !options_.resident_batch) {
-      feeder_.feed(session_, signature, train_, order, begin, rows);
-      result_.cause = find_non_finite(session_, signature, params, feeder_.samples(rows));
-    }
+    last_ = {signature, params, order, begin};
+    lost_ = std::isfinite(event_.loss) ? 0 : lost_ + 1;
+    if (lost_ == (scaled ? kMostLost : 1)) diverge();
     observer_.on_step(event_);
+  }
+
+  // The last step's loss is not finite, and that is where it ends.
+  void diverge() {
+    result_.finite = false;
+    const auto& [signature, params, order, begin] = last_;
+    if (!options_.resident_batch)
+      feeder_.feed(session_, signature, train_, order, begin, params.rows);
+    result_.cause = find_non_finite(session_, signature, params, feeder_.samples(params.rows));
   }
 
   void account(const HeapCounts& before, const HeapCounts& after, int64_t rows, bool busy) {
@@ -288,6 +298,13 @@ class Trainer {
   StepEvent event_;
   LoopPosition position_;
   LoopResult result_;
+  struct {
+    size_t signature = 0;
+    StepParams params;
+    const Permutation* order = nullptr;
+    int64_t begin = 0;
+  } last_;        // step
+  int lost_ = 0;  // steps in a row, up to now, whose loss is not finite
   std::vector<double> times_;
   int64_t here_ = 0;  // steps of this process
   int64_t samples_ = 0, steady_ = 0;

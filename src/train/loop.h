@@ -104,13 +104,13 @@ struct LoopResult {
   std::vector<double> kernel_ms;
   double heap_allocations_per_step = 0, library_allocations_per_step = 0;  // steady steps
   std::optional<EpochEvent> last_epoch;  // an observer sees them all
-  bool finite = true;                    // false: it stopped at a non-finite loss
+  bool finite = true;                    // false: it ended at a non-finite loss
   std::string cause;                     // of that, if found: which layer first
   bool left = false;                     // an observer wanted to leave
 };
 
 // Trains, then evaluates on `test` (may be null) after each epoch. Stops early at a non-finite
-// loss.
+// loss; with loss scaling at the tenth in a row, and at the end where the last one is.
 LoopResult run_training(Session& session, const LoopOptions& options, Source& train, Source* test,
                         TrainObserver& observer);
 

@@ -170,6 +170,7 @@ PlanReport ModelCall::plan(const Budget& budget, bool want_max_batch) {
   report.deterministic = state_.deterministic;
   report.budget = budget_;
   report.pipeline = pipeline_bytes_;
+  report.callbacks = callback_bytes_;
   if (report.on_device) {
     report.host_bill.pipeline = pipeline_bytes_;
     report.host_bill.callbacks = callback_bytes_;

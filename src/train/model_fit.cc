@@ -125,7 +125,8 @@ RunIdentity identity_of(const ModelState& state, const Source& data, const PlanR
           .threads = report.threads,
           .shuffle = options.shuffle,
           .seed = options.seed,
-          .numerics = report.numerics};
+          .numerics = report.numerics,
+          .kernels = report.kernels};
 }
 
 void announce(const PlanReport& report) {

@@ -2,12 +2,14 @@
 // keras_overflow.py): the step is left out, the scale halves, training goes on.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
 #include "base/json.h"
 #include "model/layers.h"
 #include "tensor/float16.h"
 #include "tests/data_files.h"
+#include "tests/messages.h"
 #include "tests/places.h"
 #include "train/model.h"
 #include "train/session.h"
@@ -85,6 +87,39 @@ TEST(MixedFloat16, GoesOnBehindOverflowsAsKeras) {
     for (size_t i = 0; i < wanted.size(); ++i)
       EXPECT_NEAR(weights[w].data_as<float>()[i], wanted[i].as_real("weight"), 2e-3);
   }
+}
+
+// Trains with samples that are infinite in float16 in steps [first, last); the message, or "".
+std::string trained_with(Dim steps, Dim first, Dim last, Dim& done) {
+  const Tensor x = pattern({steps * kRows, kWidth}, 0.5, 1),
+               y = pattern({steps * kRows, 1}, 0.25, 1);
+  for (Dim i = first * kRows * kWidth; i < last * kRows * kWidth; ++i) x.data_as<float>()[i] = 1e6f;
+  Sequential model = network();
+  const auto watch = std::make_shared<Watch>();
+  const std::string message = test::message_of([&] {
+    model.fit(
+        x, y,
+        {.batch_size = kRows, .verbose = 0, .callbacks = {watch}, .shuffle = false, .threads = 1});
+  });
+  done = static_cast<Dim>(watch->losses.size());
+  return message;
+}
+
+TEST(MixedFloat16, ThatDivergesEndsWithTheLayer) {
+  Dim done = 0;
+  for (const auto& [steps, first, last, ends] :
+       {std::array<Dim, 4>{30, 2, 30, 12}, {16, 15, 16, 16}, {16, 8, 16, 16}}) {
+    const std::string message = trained_with(steps, first, last, done);
+    EXPECT_EQ(done, ends);
+    EXPECT_NE(message.find("[fit] step " + std::to_string(ends) + ": the loss is not finite"),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("is the first layer whose output has an infinity"), std::string::npos)
+        << message;
+  }
+  EXPECT_EQ(trained_with(16, 2, 11, done), "nothing thrown")
+      << "nine in a row, and then it goes on";
+  EXPECT_EQ(done, 16);
 }
 
 }  // namespace

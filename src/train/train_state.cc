@@ -40,7 +40,8 @@ Json identity_json(const RunIdentity& identity) {
       .set("threads", identity.threads)
       .set("shuffle", identity.shuffle)
       .set("seed", hex16(identity.seed))
-      .set("numerics", identity.numerics);
+      .set("numerics", identity.numerics)
+      .set("kernels", identity.kernels);
 }
 
 RunIdentity identity_from(const Json& json, const std::string& what) {
@@ -56,6 +57,7 @@ RunIdentity identity_from(const Json& json, const std::string& what) {
   identity.shuffle = json.at("shuffle", what).as_bool(what);
   identity.seed = seed_from(json.at("seed", what), what);
   identity.numerics = json.at("numerics", what).as_string(what);
+  if (const Json* kernels = json.find("kernels")) identity.kernels = kernels->as_string(what);
   return identity;
 }
 
@@ -148,11 +150,17 @@ std::string check_identity(const RunIdentity& saved, const RunIdentity& now) {
   if (saved.threads != now.threads)
     return "[resume] threads: " + std::to_string(now.threads) + " where the saved run had " +
            std::to_string(saved.threads) + ": numbers may differ from it in their last bits";
-  if (saved.numerics != now.numerics)
-    return "[resume] kernels, a device or --deterministic other than the saved run's (" +
-           now.numerics + ", then " + saved.numerics +
-           "): numbers may differ from it in their last bits";
-  return "";
+  if (saved.numerics == now.numerics) return "";
+  if (saved.kernels.empty() && saved.numerics == now.kernels)
+    return "[resume] the saved run has these kernels, but did not note the version of oneDNN: if "
+           "it "
+           "was another, numbers may differ in their last bits";
+  if (saved.kernels == now.kernels)
+    return "[resume] the same kernels with another version of oneDNN, device or --deterministic "
+           "than in the saved run: numbers may differ from it in their last bits";
+  return "[resume] kernels, a device or --deterministic other than the saved run's (" +
+         now.numerics + ", then " + saved.numerics +
+         "): numbers may differ from it in their last bits";
 }
 
 }  // namespace pl

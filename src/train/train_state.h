@@ -17,7 +17,9 @@ struct RunIdentity {
   int threads = 0;
   bool shuffle = true;
   uint64_t seed = 0;
-  std::string numerics;  // hash of the training step's numerics keys
+  // Hashes of the training step's numerics keys: with the backend's (its libraries), and without.
+  // Runs of before there was the latter have it as `numerics`.
+  std::string numerics, kernels = {};
 };
 
 // Where a run stands between two steps: with the variables, all that going on needs to give the

@@ -1,6 +1,10 @@
 #include "train/weights.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace pl {
 
@@ -33,6 +37,22 @@ void load_weights(const SafetensorsFile& file, Variables& variables) {
     if (entries[i].category == Category::parameters)
       file.read(entries[i].path, variables.at(i), entries[i].meta.bytes());
   variables.written();
+}
+
+uint64_t hash_of(const SafetensorsFile& file, const VariableLayout& layout, bool weights_only) {
+  Xxh3 hash;
+  std::array<char, 64 * kKiB> piece;
+  for (const auto& entry : layout.entries) {
+    if (weights_only && entry.category != Category::parameters) continue;
+    const auto& tensor = *file.find(entry.path);
+    for (Bytes at = 0; at < tensor.bytes;) {
+      const Bytes bytes = std::min<Bytes>(tensor.bytes - at, piece.size());
+      file.read_part(tensor, at, piece.data(), bytes);
+      hash.update(piece.data(), static_cast<size_t>(bytes));
+      at += bytes;
+    }
+  }
+  return hash.digest();
 }
 
 void save_weights(const std::string& path, const Variables& variables) {

@@ -2,6 +2,8 @@
 // never a signal.
 #include <sys/stat.h>
 
+#include <cmath>
+
 #include "data/safetensors.h"
 #include "tests/end_to_end/command.h"
 
@@ -151,6 +153,14 @@ TEST(BadData, IsRefused) {
   train(images(folder, "(2, 28, 28)", 2 * 784, little(10, 4) + little(0, 4), "(2,)"), "labels");
   train(images(folder, "(2, 28, 28)", 2 * 784, little(0xFFFFFFFF, 4) + little(0, 4), "(2,)"),
         "labels");
+  for (const float wrong : {std::nanf(""), 0.5f, -0.4f, 1e20f}) {
+    const float labels[] = {1, wrong};
+    const std::string bytes(reinterpret_cast<const char*>(labels), sizeof labels);
+    train(write_bytes(folder / "floats.npz",
+                      zip({{"x.npy", npy_of("|u1", "(2, 28, 28)", std::string(1568, '\7'))},
+                           {"y.npy", npy_of("<f4", "(2,)", bytes)}})),
+          "in sample 1");
+  }
   train(images(folder, "(9223372036854775807, 28, 28)", 100, zeros, "(2,)"), "expected");
   train(images(folder, "(4294967296, 4294967296)", 100, zeros, "(2,)"), "expected");
   train(write_bytes(folder / "one.npz", zip({{"x.npy", npy_of("|u1", "(1,)", "a")}})), "y");
@@ -252,6 +262,16 @@ TEST(NotANumber, EndsWithExitCodeOne) {
   }
 }
 
+// Loss scaling leaves steps out, which mends an overflow but no divergence.
+TEST(NotANumber, EndsScaledTrainingWithExitCodeOneAndTheLayer) {
+  const Finished done = plimsoll({"train", "mlp", "--dtype", "mixed_float16", "--learning-rate",
+                                  "1e6", "--steps", "30", "--json"});
+  EXPECT_EQ(done.exit, 1) << done.err;
+  EXPECT_NE(done.err.find("step 11: the loss is not finite: "), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("is the first layer whose output has"), std::string::npos) << done.err;
+  EXPECT_EQ(integer_at(done.event("end"), "steps"), 11);
+}
+
 TEST(Mistakes, AreNamedWithTheWordThatWasMeant) {
   const std::vector<std::pair<Words, std::string>> cases{
       {{"tran", "mlp"}, "expected a command, received 'tran'; did you mean train?"},
@@ -259,6 +279,12 @@ TEST(Mistakes, AreNamedWithTheWordThatWasMeant) {
       {{"train", "mlp", "--bacth", "3"}, "did you mean --batch?"},
       {{"plan", "mlp", "--memroy=3GiB"}, "did you mean --memory?"},
       {{"train", "mlp", "--steps"}, "--steps: expected a value, received none"},
+      {{"plan", "mlp", "--batch", "1", "--batch", "2"}, "--batch: expected it once, received it"},
+      {{"plan", "mlp", "--batch=1", "--steps", "2", "--batch", "1"}, "given twice"},
+      {{"train", "mlp", "--resume", "a", "--resume", "b"}, "--resume: expected it once"},
+      {{"plan", "mlp", "--frontier", "--frontier"}, "--frontier: expected it once"},
+      {{"data", "synthetic", "--batch", "1", "--batch", "2"}, "given twice"},
+      {{"bench", "--threads", "1", "--threads", "2"}, "given twice"},
       {{"train", "mlp", "mlp"}, "received more words: mlp"},
       {{"plan", "mlp", "--xyzzy"}, "received this one; see plimsoll plan --help"}};
   for (const auto& [words, part] : cases) {
@@ -276,6 +302,9 @@ TEST(Help, TeachesAndSucceeds) {
     EXPECT_GT(done.out.size() + done.err.size(), 300u);
   }
   EXPECT_EQ(plimsoll({"--version"}).exit, 0);
+  const std::string help = plimsoll({"train", "--help"}).out;
+  EXPECT_EQ(help.find("exact"), std::string::npos) << "a split of the batch moves bits of sums";
+  EXPECT_NE(help.find("moves the last bits"), std::string::npos) << help;
 }
 
 }  // namespace

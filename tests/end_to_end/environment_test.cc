@@ -46,7 +46,7 @@ TEST(Environment, OtherInstructionSetsStayBelowThePlan) {
 // Where pages of code come with their neighbours, the plan is a bound, and as good as it can be.
 TEST(Environment, WithoutUserfaultfdThePlanHolds) {
   if (kSanitized) GTEST_SKIP() << "not measured under a sanitizer";
-  const Words through{::pl::test::tool("without_userfaultfd")};
+  const Words through{::pl::test::tool("without"), "userfaultfd"};
   for (const char* model : {"mlp", "mnist-cnn", "gpt-tiny"}) {
     const Finished done =
         plimsoll_measured({"train", model, "--batch", "8", "--steps", "3", "--json"}, through);
@@ -55,6 +55,30 @@ TEST(Environment, WithoutUserfaultfdThePlanHolds) {
     EXPECT_LE(done.peak, planned) << model;
     EXPECT_GE(done.peak, planned - 6 * kMiB) << model;
   }
+}
+
+TEST(Environment, ThreadsThatCannotBeMadeAreSaid) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers make threads of their own";
+  const TempFolder folder;
+  const Words through{::pl::test::tool("without"), "threads"};
+  const Setting nominal("PLIMSOLL_COSTS", "nominal");
+  for (const Words& words :
+       {Words{"--threads", "2"},
+        {"--threads", "1", "--checkpoint-every", "1", "--run", folder / "run"},
+        {"--threads", "2", "--data", ::pl::test::golden("files/one_sample.npz"), "--input", "4",
+         "--batch", "1"}}) {
+    Words train{"train", "mlp", "--steps", "2", "--json"};
+    train.insert(train.end(), words.begin(), words.end());
+    const Finished done = plimsoll_measured(train, through);
+    EXPECT_EQ(done.signal, 0);
+    EXPECT_EQ(done.exit, 1) << done.err;
+    EXPECT_NE(done.err.find("thread"), std::string::npos) << done.err;
+    EXPECT_NE(done.err.find("; lower --threads"), std::string::npos) << done.err;
+    for (const char* wrong : {"[internal]", "libgomp", "defect"})
+      EXPECT_EQ(done.err.find(wrong), std::string::npos) << done.err;
+  }
+  // What needs none goes on.
+  EXPECT_EQ(plimsoll_measured({"train", "mlp", "--steps", "2", "--threads", "1"}, through).exit, 0);
 }
 
 TEST(Environment, ThreadsHaveADefault) {
@@ -117,6 +141,23 @@ TEST(Environment, LimitsEndInAMessage) {
   const Finished file =
       shell("ulimit -f 1; $P train mlp --steps 2 --save-weights $FOLDER/w > /dev/null");
   EXPECT_EQ(file.exit, 1) << file.err;
+}
+
+// What is found to be left is what it is planned for, and that is there when it is taken.
+TEST(Environment, MaxUnderALimitTrains) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need address space of their own";
+  for (const char* model : {"mnist-cnn --batch 1024", "mlp --batch 32768"})
+    for (const char* limit : {"-v 150000", "-v 200000", "-v 230000", "-d 130000", "-d 150000"})
+      for (const char* threads : {"1", "2"}) {
+        const std::string line = std::string("ulimit ") + limit +
+                                 "; PLIMSOLL_COSTS=nominal $P train " + model +
+                                 " --steps 1 --memory max --json --threads " + threads;
+        const Finished done = shell(line);
+        EXPECT_EQ(done.signal, 0) << line;
+        const bool planned = done.err.find("[plan] expected a plan within") != std::string::npos;
+        EXPECT_TRUE(done.exit == 0 || (done.exit == 3 && planned)) << line << ": " << done.err;
+        if (model[1] == 'n') EXPECT_EQ(done.exit, 0) << line << ": " << done.err;
+      }
 }
 
 TEST(Environment, ManyEpochsTakeNoMoreMemory) {

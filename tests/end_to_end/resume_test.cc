@@ -1,4 +1,5 @@
 // Runs of the command that are killed, interrupted and resumed, seen from outside.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 
@@ -122,6 +123,54 @@ TEST(ResumeCommand, KilledAndInterruptedRunsEndWithTheSameBits) {
       52);
 }
 
+// Every file under a folder, with what is in it and when it was written.
+std::string listing(const std::string& folder) {
+  std::vector<std::string> lines;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const auto written = entry.last_write_time().time_since_epoch().count();
+    lines.push_back(entry.path().string() + " " + std::to_string(written) +
+                    (entry.is_regular_file() ? read_bytes(entry.path().string()) : "") + "\n");
+  }
+  std::sort(lines.begin(), lines.end());
+  std::string all;
+  for (const std::string& line : lines) all += line;
+  return all;
+}
+
+TEST(ResumeCommand, OfAFinishedRunSaysSoAndWritesNothing) {
+  const TempFolder folder, data_folder;
+  const std::string data = make_data(data_folder), run = folder / "run";
+  for (const Words& most : {Words{}, Words{"--steps", "30"}, Words{"--steps", "39"}}) {
+    std::filesystem::remove_all(run);
+    Words words = train_words(data, run);
+    words.insert(words.end(), most.begin(), most.end());
+    const Finished whole = plimsoll(words);
+    ASSERT_EQ(whole.exit, 0) << whole.err;
+    words.push_back("--json");
+    const std::string before = listing(run), steps = most.empty() ? "39" : most[1];
+    const Finished text = plimsoll({"train", "--resume", run});
+    EXPECT_EQ(text.exit, 0) << text.err;
+    EXPECT_NE(text.err.find("finished after " + steps + " steps; more --"), std::string::npos)
+        << text.err;
+    const Finished json = plimsoll({"train", "--resume", run, "--json"});
+    ASSERT_EQ(json.lines().size(), 2u) << json.out << json.err;
+    EXPECT_EQ(json.lines()[0].at("event", "first"), Json("plan"));
+    const Json end = json.lines()[1];
+    EXPECT_EQ(end.at("event", "second"), Json("end"));
+    EXPECT_TRUE(end.at("step_ms_median", "end").is_null());
+    EXPECT_EQ(integer_at(end, "steps"), std::stoll(steps));
+    EXPECT_EQ(listing(run), before);
+    // Its hashes are those of the run's own end.
+    const std::string log = read_bytes(run + "/log.jsonl");
+    EXPECT_NE(log.find("\"state_xxh3\":\"" + state_of(end) + "\""), std::string::npos);
+    EXPECT_NE(log.find(end.at("weights_xxh3", "end").dump()), std::string::npos);
+    // Without its weights it is not finished: they are what a killed process had still to write.
+    std::filesystem::remove(run + "/weights.safetensors");
+    EXPECT_EQ(plimsoll({"train", "--resume", run}).exit, 0);
+    EXPECT_TRUE(std::filesystem::exists(run + "/weights.safetensors"));
+  }
+}
+
 TEST(ResumeCommand, WithoutARunFolderNothingIsSaved) {
   const TempFolder folder;
   const pid_t child = start({"train", "mlp", "--steps", "1000000", "--threads", "1", "--json"},
@@ -182,6 +231,15 @@ TEST(ResumeCommand, CheckpointsAreOnTheBill) {
   EXPECT_LE(done.peak, planned);
   EXPECT_GE(done.peak, planned - std::max<int64_t>(planned / 50, 2 * kMiB));
   EXPECT_EQ(done.event("end").at("heap_allocations_per_step", "end").as_real("heap"), 0);
+  // What the writer adds to the least budget is said where that is refused.
+  const int64_t raised = integer_at(with, "minimum_bytes") - integer_at(without, "minimum_bytes");
+  EXPECT_GT(raised, 0);
+  const Finished refused =
+      plimsoll({"plan", "mlp", "--threads", "1", "--checkpoint-every", "2", "--memory", "1MiB"});
+  EXPECT_EQ(refused.exit, 3);
+  EXPECT_NE(refused.err.find("of it " + std::to_string(raised) + " ("), std::string::npos)
+      << refused.err;
+  EXPECT_NE(refused.err.find("for writing checkpoints"), std::string::npos) << refused.err;
   // Without room for the copy it is written between steps, and the least budget is the same.
   const Json tight = plan({"--checkpoint-every", "2", "--memory", std::to_string(planned - 1)});
   EXPECT_EQ(integer_at(tight.at("checkpoint", "plan"), "bytes"), 0);

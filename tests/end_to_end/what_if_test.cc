@@ -1,5 +1,8 @@
 // plan --what-if: a row for each layer, and figures that plans of their own confirm.
+#include <algorithm>
+
 #include "tests/end_to_end/command.h"
+#include "tests/setting.h"
 
 namespace pl::test::what_if_test {
 namespace {
@@ -40,6 +43,29 @@ TEST(WhatIfCommand, FiguresAreThoseOfPlans) {
   const Finished bad = plimsoll({"plan", "mnist-cnn", "--what-if", "speed"});
   EXPECT_EQ(bad.exit, 2);
   EXPECT_NE(bad.err.find("--what-if"), std::string::npos) << bad.err;
+}
+
+TEST(WhatIfCommand, TrainingAnswersAsThePlanDoesBeforeItsFirstStep) {
+  const Words asked{"--batch", "64",        "--threads",  "1",       "--memory",  "32MiB",
+                    "--json",  "--what-if", "activation", "--curve", "--frontier"};
+  const Setting nominal("PLIMSOLL_COSTS", "nominal");
+  Words plan{"plan", "mnist-cnn"}, train{"train", "mnist-cnn", "--steps", "2"};
+  for (Words* words : {&plan, &train}) words->insert(words->end(), asked.begin(), asked.end());
+  const Json expected = plimsoll(plan).lines().at(0);
+  const Finished done = plimsoll_measured(train);
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const Json first = done.lines().at(0);
+  ASSERT_EQ(first.at("event", "first line"), Json("plan"));
+  for (const char* key : {"what_if", "frontier", "curve"}) {
+    ASSERT_TRUE(first.find(key)) << key;
+    EXPECT_EQ(first.at(key, "train").dump(), expected.at(key, "plan").dump());
+  }
+  if (!kSanitized) {
+    EXPECT_LE(done.peak, integer_at(first, "process_bytes"));
+  }
+  train.erase(std::find(train.begin(), train.end(), "--json"));
+  const Finished text = plimsoll(train);
+  EXPECT_NE((text.out + text.err).find("conv2d (Conv2D)"), std::string::npos) << text.err;
 }
 
 }  // namespace

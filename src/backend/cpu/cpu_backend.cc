@@ -6,6 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <latch>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "backend/cpu/code_pages.h"
 #include "backend/cpu/host_memory.h"
@@ -42,6 +46,28 @@ void require_thread_stacks(int threads) {
                      format_bytes(*room) + "; raise ulimit -v and -d, or lower --threads");
 }
 
+// Of this thread: its team stays.
+thread_local int team_so_far = 1;
+
+// Nor does it say so when the system makes no further threads. These have a thread's usual stack,
+// which the team's take over.
+void require_threads(int count) {
+  std::vector<std::thread> others;
+  std::latch end(1);
+  int missing = 0;
+  try {
+    while (static_cast<int>(others.size()) < count) others.emplace_back([&end] { end.wait(); });
+  } catch (const std::system_error&) {
+    missing = count - static_cast<int>(others.size());
+  }
+  end.count_down();
+  for (std::thread& other : others) other.join();
+  if (missing > 0)
+    throw BackendError("[backend] expected " + std::to_string(count) +
+                       " threads beside the first, the system made " +
+                       std::to_string(count - missing) + kThreadRemedy);
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(int threads)
@@ -51,6 +77,7 @@ CpuBackend::CpuBackend(int threads)
   limit_simd();
   onednn_isa();  // before the library looks at the processor
   use();
+  if (this->threads() > team_so_far) require_threads(this->threads() - 1);
   // Starts the team now, so that its stacks are there before anything is measured. Kernels are
   // built for this many threads and would compute something else with fewer.
   int team = 0;
@@ -63,6 +90,7 @@ CpuBackend::CpuBackend(int threads)
     throw UserError("[backend] --threads: expected a team of " + std::to_string(this->threads()) +
                     ", OpenMP gave " + std::to_string(team) +
                     "; unset OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS, or ask for fewer threads");
+  team_so_far = team;
   dnnl_set_verbose(0);  // it would print among our JSON
   // We hold the primitives ourselves; a second copy in the library's cache would be hidden memory.
   onednn_check(dnnl_set_primitive_cache_capacity(0), "switch off the primitive cache");
@@ -88,6 +116,12 @@ std::string CpuBackend::machine() const {
     if (const size_t start = info.find(": ", at); start != info.npos)
       name = info.substr(start + 2, info.find('\n', start) - start - 2);
   return name + ", isa " + std::to_string(static_cast<int>(onednn_isa()));
+}
+
+std::string CpuBackend::numerics() const {
+  const dnnl_version_t& version = *dnnl_version();
+  return "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+         std::to_string(version.patch);
 }
 
 bool CpuBackend::narrow_simd() const {

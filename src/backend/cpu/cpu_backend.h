@@ -19,7 +19,8 @@ class CpuBackend final : public Backend {
   // another backend may have changed it: whoever runs kernels calls this first.
   void use() const;
 
-  std::string machine() const override;  // processor and instruction set
+  std::string machine() const override;   // processor and instruction set
+  std::string numerics() const override;  // the library's version
   bool narrow_simd() const override;
   dnnl_engine_t engine() const { return engine_; }
   dnnl_stream_t stream() const { return stream_; }

@@ -35,7 +35,9 @@ SmallThread::SmallThread(std::function<void()> body, Priority priority) {
   pthread_attr_setstacksize(&attributes, static_cast<size_t>(kStack));
   const int error = pthread_create(&thread_, &attributes, enter, call.get());
   pthread_attr_destroy(&attributes);
-  if (error != 0) throw BackendError("[data] expected a thread, the system gave none");
+  if (error != 0)
+    throw BackendError(std::string("[data] expected a further thread, the system made none") +
+                       kThreadRemedy);
   call.release();
   running_ = true;
 }
