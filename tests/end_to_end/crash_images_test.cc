@@ -66,7 +66,7 @@ struct Run {
   std::vector<Durable> durable = {};
 };
 
-// `plimsoll train --run FOLDER`, or with --resume, of a model of 83 weights.
+// `plimsoll train --run FOLDER`, or with --resume, of a model of 643 weights.
 Run train(const std::string& folder, int64_t epochs, DiskRecord* record = nullptr) {
   static const Small data;
   const std::string checkpoints = checkpoints_in(folder);
@@ -76,9 +76,9 @@ Run train(const std::string& folder, int64_t epochs, DiskRecord* record = nullpt
   EventLog log(false);
   log.open(folder, latest_checkpoint(checkpoints).has_value());
   Sequential model(Shape{6},
-                   {Dense(8, {.activation = "relu"}), Dense(3, {.activation = "softmax"})});
-  model.compile({.optimizer = SGD({.learning_rate = 0.02, .momentum = 0.9}),
-                 .loss = "sparse_categorical_crossentropy"});
+                   {Dense(64, {.activation = "relu"}), Dense(3, {.activation = "softmax"})});
+  model.compile(
+      {.optimizer = Adam({.learning_rate = 0.02}), .loss = "sparse_categorical_crossentropy"});
   Callback* any = nullptr;
   const auto write_step = [&](int64_t, const Logs& logs) {
     log.write(
