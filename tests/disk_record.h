@@ -230,6 +230,15 @@ inline std::vector<size_t> unsynced(const std::vector<DiskStep>& steps, size_t e
   return {list.rbegin(), list.rend()};
 }
 
+// What is there for certain after the first `end` steps.
+inline DiskImage durable_image(const std::vector<DiskStep>& steps, size_t end) {
+  const std::vector<size_t> open = unsynced(steps, end);
+  DiskImage image;
+  for (size_t i = 0; i < end; ++i)
+    if (!std::binary_search(open.begin(), open.end(), i)) image.apply(steps[i]);
+  return image;
+}
+
 // Calls `visit` with each image that a disk may hold after the first `end` steps.
 template <class Visit>
 void for_each_image(const std::vector<DiskStep>& steps, size_t end, uint64_t seed,
@@ -242,7 +251,7 @@ void for_each_image(const std::vector<DiskStep>& steps, size_t end, uint64_t see
     visit(image);
   };
   const std::set<size_t> all(open.begin(), open.end());
-  build(all, end, 0);
+  visit(durable_image(steps, end));
   build({}, end, 0);
   for (const size_t i : open) {
     build({i}, end, 0);
