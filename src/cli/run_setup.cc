@@ -181,17 +181,18 @@ Bytes bill_checkpoints(RunSetup& setup, BatchPlanner& planner) {
 }
 
 // Under ulimit -v or -d threads, libraries and planning have taken address space since --memory max
-// was read. Lowers the budget, and plans again, until what is still to be taken fits beside them.
+// was read. Lowers the budget, and plans again, until what is still to be taken fits beside them;
+// in the end it is the smallest plan's.
 void keep_within_limit(const BatchPlanner& planner, PlanOptions& plan_options, RunSetup& setup) {
-  constexpr Bytes kBeside = 24 * kMiB;  // kernels' code and objects, reservations' alignment
-  constexpr int kTries = 4;
-  for (int i = 0; i < kTries; ++i) {
+  constexpr Bytes kBeside = 16 * kMiB;  // kernels' code and objects, reservations' alignment
+  while (setup.plan.process() <= *plan_options.budget) {
     const std::optional<Bytes> room = host_room().address_space;
-    const Bytes needed = setup.plan.arena + kBeside;
+    const Bytes needed = setup.plan.arena + kBeside, held = setup.plan.process();
     if (!room || needed <= *room) return;
-    const Bytes budget = std::min(*plan_options.budget, setup.plan.process()) - (needed - *room);
-    plan_options.budget = std::max<Bytes>(budget, 1);
+    plan_options.budget = std::max<Bytes>(held - (needed - *room), 1);
     setup.plan = planner.plan(setup.loop.batch, plan_options);
+    plan_options.budget = std::max(*plan_options.budget, setup.plan.process());
+    if (setup.plan.process() >= held) return;
   }
 }
 

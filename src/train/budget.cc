@@ -180,7 +180,7 @@ std::string explain(const PlanReport& r) {
     out += std::string("  smallest budget that fits: ") + r.words.memory +
            std::to_string(r.minimum) + " (" + format_bytes(r.minimum) + ")\n";
   if (r.complete && r.callbacks > 0 && !r.on_device)
-    out += "  of it " + std::to_string(r.callbacks) + " (" + format_bytes(r.callbacks) +
+    out += "  of it at most " + std::to_string(r.callbacks) + " (" + format_bytes(r.callbacks) +
            ") for writing checkpoints and for other callbacks\n";
   out += "  no plan can need less than " + std::to_string(r.floor) + " (" + format_bytes(r.floor) +
          "): variables, runtime and the operands of the largest single step\n";

@@ -231,19 +231,31 @@ TEST(ResumeCommand, CheckpointsAreOnTheBill) {
   EXPECT_LE(done.peak, planned);
   EXPECT_GE(done.peak, planned - std::max<int64_t>(planned / 50, 2 * kMiB));
   EXPECT_EQ(done.event("end").at("heap_allocations_per_step", "end").as_real("heap"), 0);
-  // What the writer adds to the least budget is said where that is refused.
-  const int64_t raised = integer_at(with, "minimum_bytes") - integer_at(without, "minimum_bytes");
-  EXPECT_GT(raised, 0);
-  const Finished refused =
-      plimsoll({"plan", "mlp", "--threads", "1", "--checkpoint-every", "2", "--memory", "1MiB"});
-  EXPECT_EQ(refused.exit, 3);
-  EXPECT_NE(refused.err.find("of it " + std::to_string(raised) + " ("), std::string::npos)
-      << refused.err;
-  EXPECT_NE(refused.err.find("for writing checkpoints"), std::string::npos) << refused.err;
   // Without room for the copy it is written between steps, and the least budget is the same.
   const Json tight = plan({"--checkpoint-every", "2", "--memory", std::to_string(planned - 1)});
   EXPECT_EQ(integer_at(tight.at("checkpoint", "plan"), "bytes"), 0);
   EXPECT_EQ(tight.at("fits", "plan"), Json(true));
+}
+
+// What the writer adds to the least budget is said where that is named.
+TEST(ResumeCommand, ARefusalNamesWhatWritingCheckpointsTakes) {
+  const auto refused = [](const Words& more) {
+    Words words{"plan", "small-cnn", "--batch", "256", "--threads", "1", "--memory", "8MiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    return plimsoll(words);
+  };
+  const auto least = [&](Words more) {
+    more.push_back("--json");
+    return integer_at(refused(more).lines().at(0), "minimum_bytes");
+  };
+  const int64_t raised = least({"--checkpoint-every", "2"}) - least({});
+  EXPECT_GT(raised, 0);
+  const Finished with = refused({"--checkpoint-every", "2"}), without = refused({});
+  EXPECT_EQ(with.exit, 3);
+  EXPECT_NE(with.err.find("of it at most " + std::to_string(raised) + " ("), std::string::npos)
+      << with.err;
+  EXPECT_NE(with.err.find("for writing checkpoints"), std::string::npos) << with.err;
+  EXPECT_EQ(without.err.find("for writing checkpoints"), std::string::npos) << without.err;
 }
 
 }  // namespace
