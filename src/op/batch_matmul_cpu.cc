@@ -61,17 +61,14 @@ std::unique_ptr<Kernel> batch_matmul_integers(const PrepareCall& call) {
   const Form f = batch_matmul_form(call.in, call.attrs);
   const Dtype dtype = call.in[0].dtype;
   if (is_floating(dtype)) return nullptr;
-  const IntegerProduct product{dtype, f.m, f.n, f.k, f.transpose_a, f.transpose_b};
+  const IntegerProduct product{
+      dtype, f.m, f.n, f.k, f.transpose_a, f.transpose_b, f.outer * f.inner, f.inner};
   const int threads = call.backend.threads();
   return make_kernel(
       [=](void* const* in, void* const* out, void* workspace) {
-        const Bytes size = size_of(product.dtype);
-        for (Dim i = 0; i < f.outer * f.inner; ++i)
-          product.run(threads, static_cast<const char*>(in[0]) + i * f.m * f.k * size,
-                      static_cast<const char*>(in[1]) + i % f.inner * f.k * f.n * size,
-                      static_cast<char*>(out[0]) + i * f.m * f.n * size, workspace);
+        product.run(threads, in[0], in[1], out[0], workspace);
       },
-      product.workspace_bytes());
+      product.workspace_bytes(threads));
 }
 
 std::unique_ptr<Kernel> batch_matmul_reference(const PrepareCall& call) {

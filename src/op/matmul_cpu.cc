@@ -119,7 +119,7 @@ std::unique_ptr<Kernel> matmul_integers(const PrepareCall& call) {
       [=](void* const* in, void* const* out, void* workspace) {
         product.run(threads, in[0], in[1], out[0], workspace);
       },
-      product.workspace_bytes());
+      product.workspace_bytes(threads));
 }
 
 std::unique_ptr<Kernel> matmul_reference(const PrepareCall& call) {

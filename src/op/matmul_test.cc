@@ -5,9 +5,16 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "op/batch_matmul.h"
+#include "op/ops.h"
+#include "op/runtime.h"
+#include "tests/counter_hash.h"
+#include "tests/patterns.h"
 
 namespace pl::matmul_test {
 namespace {
+
+using test::hashed_integers;
+using test::same_bits;
 
 std::string refusal(const Shape& a, const Shape& b, MatmulOptions options = {}) {
   CpuBackend backend(1);
@@ -67,7 +74,49 @@ TEST(Matmul, OfIntegersIsExactAndWraps) {
         expect_integer_product<int64_t>(13, 7, 33, options, threads);
         expect_integer_product<int32_t>(1, 300, 1, options, threads);
         expect_integer_product<int32_t>(4, 0, 3, options, threads);
+        expect_integer_product<int32_t>(23, 700, 70, options, threads);
+        expect_integer_product<int64_t>(5, 513, 4, options, threads);
+        expect_integer_product<int64_t>(1, 300, 77, options, threads);
+        expect_integer_product<int32_t>(41, 259, 1, options, threads);
       }
+}
+
+// Each product of a batch is the product of its matrices.
+TEST(BatchMatmul, OfIntegersIsThatOfItsMatrices) {
+  for (int threads : {1, 3})
+    for (const Shape& shape :
+         {Shape{2, 3, 9, 300, 40}, Shape{4, 1, 13, 5, 1}, Shape{1, 5, 1, 7, 9}})
+      for (int form = 0; form < 8; ++form) {
+        const Runtime runtime({.threads = threads});
+        const Dim outer = shape[0], inner = shape[1], m = shape[2], k = shape[3], n = shape[4];
+        const bool ta = form % 2 != 0, tb = form / 2 % 2 != 0, shared = form >= 4;
+        const Shape left = ta ? Shape{k, m} : Shape{m, k};
+        const Shape right = tb ? Shape{n, k} : Shape{k, n};
+        const Tensor a = hashed_integers(1, {outer, inner, left[0], left[1]}, 1 << 30);
+        const Tensor b = shared ? hashed_integers(2, {inner, right[0], right[1]}, 1 << 30)
+                                : hashed_integers(2, {outer, inner, right[0], right[1]}, 1 << 30);
+        const Tensor c = ops::reshape(batch_matmul(a, b, {ta, tb}), {-1, m, n});
+        const Tensor as = ops::reshape(a, {-1, left[0], left[1]});
+        const Tensor bs = ops::reshape(b, {-1, right[0], right[1]});
+        for (Dim i = 0; i < outer * inner; ++i)
+          EXPECT_TRUE(same_bits(
+              ops::take(c, i, 0),
+              matmul(ops::take(as, i, 0), ops::take(bs, shared ? i % inner : i, 0), {ta, tb})))
+              << shape.text() << ", " << form << ", " << i;
+      }
+}
+
+// Long sums need no copy of an operand.
+TEST(Matmul, OfIntegersTakesLittleMemory) {
+  const Runtime runtime({.memory = "64MiB", .threads = 2});
+  const Tensor x = ops::ones({1'000'000}, Dtype::int32), y = ops::reshape(x, {250'000, 4});
+  const Tensor rows = ops::ones({250'000}, Dtype::int32), columns = ops::ones({4}, Dtype::int32);
+  const Bytes made = runtime.memory().used;
+  EXPECT_EQ(item(ops::dot(x, x)), 1e6);
+  EXPECT_EQ(to_vector(matmul(y, y, {.transpose_a = true})), std::vector<double>(16, 250'000));
+  EXPECT_EQ(to_vector(ops::matmul(rows, y)), std::vector<double>(4, 250'000));
+  EXPECT_LE(runtime.memory().peak - made, kMiB);
+  EXPECT_EQ(item(ops::sum(ops::matmul(y, columns))), 1e6);
 }
 
 TEST(Matmul, SplitsOverSamplesWhereItMay) {
