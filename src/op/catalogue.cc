@@ -45,6 +45,7 @@
 #include "op/pad.h"
 #include "op/place_rows.h"
 #include "op/pointwise.h"
+#include "op/progression.h"
 #include "op/random.h"
 #include "op/random_image.h"
 #include "op/recurrent_weight_gradient.h"
@@ -188,6 +189,7 @@ std::span<const Op* const> catalogue() {
       &kArgsort,
       &kOneHot,
       &kFill,
+      &kProgression,
       &kBroadcastTo,
       &kSoftmax,
       &kSoftmaxGradient,

@@ -48,6 +48,7 @@
 #include "op/pad.h"
 #include "op/place_rows.h"
 #include "op/pointwise.h"
+#include "op/progression.h"
 #include "op/random.h"
 #include "op/random_image.h"
 #include "op/recurrent_weight_gradient.h"
@@ -203,6 +204,7 @@ constexpr DeviceKernel kList[] = {
     of(kArgsort, "cuda", cuda::argsort),
     of(kOneHot, "cuda", cuda::one_hot),
     of(kFill, "cuda", cuda::fill),
+    of(kProgression, "cuda", cuda::progression),
     of(kBroadcastTo, "cuda", cuda::broadcast_to),
     of(kSoftmax, "cuda", cuda::softmax),
     of(kSoftmaxGradient, "cuda", cuda::softmax_gradient),

@@ -1,6 +1,7 @@
-// CUDA kernels of cast, fill, dropout, random, relu_bits, one_hot and causal_mask.
+// CUDA kernels of cast, fill, progression, dropout, random, relu_bits, one_hot and causal_mask.
 #include "op/cuda/each_of_several-inl.cuh"
 #include "op/cuda/kernels.h"
+#include "op/progression.h"
 
 namespace pl::cuda {
 namespace {
@@ -116,6 +117,16 @@ __global__ void fill_numbers(Dtype dtype, Number value, void* y, int64_t total) 
     store_number(dtype, value, y, i);
 }
 
+// Product and sum are rounded each, as on the CPU.
+__global__ void count_numbers(Dtype dtype, bool whole, ProgressionForm f, void* y, int64_t total) {
+  for (int64_t i = thread_index(); i < total; i += thread_count()) {
+    double value =
+        __dmul_rn(__dadd_rn(__dmul_rn(static_cast<double>(i), f.step), f.start), f.factor);
+    if (f.ends && i == total - 1) value = f.end;
+    store_number(dtype, {whole ? floor(value) : value, 0, false}, y, i);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> cast(const PrepareCall& call) {
@@ -141,6 +152,18 @@ std::unique_ptr<Kernel> fill(const PrepareCall& call) {
     if (total > 0)
       fill_numbers<<<launch.blocks(total, 256), 256, 0, launch.stream>>>(dtype, value, out[0],
                                                                          total);
+  });
+}
+
+std::unique_ptr<Kernel> progression(const PrepareCall& call) {
+  const Dtype dtype = call.out[0].dtype;
+  const ProgressionForm form = progression_form(call.attrs);
+  const int64_t total = call.out[0].elements();
+  const bool whole = !is_floating(dtype) && dtype != Dtype::boolean;
+  return make_kernel(call, [=](const Launch& launch, void* const*, void* const* out, char*) {
+    if (total > 0)
+      count_numbers<<<launch.blocks(total, 256), 256, 0, launch.stream>>>(dtype, whole, form,
+                                                                          out[0], total);
   });
 }
 

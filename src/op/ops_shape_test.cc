@@ -172,6 +172,17 @@ TEST_F(OpsShape, LinspaceIsFiniteBetweenFiniteEnds) {
   EXPECT_EQ(thirds.back(), 0.9);
 }
 
+// Nothing stands beside the result.
+TEST_F(OpsShape, CountedValuesTakeTheirOwnMemory) {
+  for (Dtype dtype : {Dtype::float32, Dtype::float64, Dtype::int32, Dtype::int64}) {
+    const Runtime runtime({.memory = "64MiB", .threads = 2});
+    EXPECT_EQ(ops::linspace(0, 1, 1'500'000, dtype).shape(), Shape{1'500'000});
+    EXPECT_LE(runtime.memory().peak, 1'600'000 * size_of(dtype));
+    EXPECT_EQ(item(ops::max(ops::arange(1'500'000, dtype))), 1'499'999);
+    EXPECT_LE(runtime.memory().peak, 1'700'000 * size_of(dtype));
+  }
+}
+
 TEST_F(OpsShape, NothingIsFilledBeforeARefusal) {
   const Bytes before = runtime_.memory().peak;
   for (const auto& call : std::vector<std::function<void()>>{

@@ -3,12 +3,11 @@
 
 #include "base/error.h"
 #include "op/cast.h"
-#include "op/concatenate.h"
 #include "op/fill.h"
 #include "op/infer.h"
 #include "op/one_hot.h"
 #include "op/ops_parts.h"
-#include "op/scale.h"
+#include "op/progression.h"
 
 namespace pl {
 namespace {
@@ -151,19 +150,13 @@ Tensor full_like(const Tensor& x, Number value) {
   return filled_like(x, value);
 }
 
-// As integers by doubling: 0; 0, 1; 0, 1, 2, 3; ...
 Tensor arange(Dim stop, Dtype dtype) {
   const WordScope word("arange");
   expect_count(stop);
   expect_result({dtype, {stop}});
-  if (stop == 0) return fill({0}, 0, dtype);
-  const bool narrow = stop <= std::numeric_limits<int32_t>::max();
-  const bool counts = dtype == Dtype::int32 || dtype == Dtype::int64;
-  Tensor counted = fill({1}, 0, counts ? dtype : narrow ? Dtype::int32 : Dtype::int64);
-  for (Dim n = 1; n < stop; n *= 2) counted = pl::concatenate({counted, counted + n}, 0);
-  if (counted.shape()[0] != stop) counted = pl::slice(counted, 0, 0, stop);
-  if (dtype == Dtype::uint8 && stop > 256) counted = ops::mod(counted, 256);
-  return pl::cast(counted, dtype);
+  if (dtype == Dtype::uint8 && stop > 256)
+    return pl::cast(ops::mod(progression(stop, {}, Dtype::int32), 256), dtype);
+  return progression(stop, {}, dtype);
 }
 // As NumPy: in float64 from `start` on, the end as it was given, integers rounded down.
 Tensor linspace(double start, double stop, Dim num, Dtype dtype) {
@@ -172,13 +165,7 @@ Tensor linspace(double start, double stop, Dim num, Dtype dtype) {
   expect_result({dtype, {num}});
   const double part = std::isfinite(stop - start) ? 1 : 0.5;  // so that the step is finite
   const double step = num > 1 ? (stop * part - start * part) / static_cast<double>(num - 1) : 0;
-  Tensor numbers = scale(arange(num, Dtype::float64), step, start * part);
-  if (part != 1) numbers = scale(numbers, 1 / part);
-  if (num > 1)
-    numbers =
-        pl::concatenate({pl::slice(numbers, 0, 0, num - 1), fill({1}, stop, Dtype::float64)}, 0);
-  const bool rounds = !is_floating(dtype) && dtype != Dtype::boolean;
-  return pl::cast(rounds ? ops::floor(numbers) : numbers, dtype);
+  return progression(num, {start * part, step, 1 / part, num > 1, stop}, dtype);
 }
 Tensor eye(Dim n, Dtype dtype) {
   const WordScope word("eye");

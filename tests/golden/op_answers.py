@@ -28,6 +28,12 @@ def step_params(raw):
             "band": band}
 
 
+def progression(attrs):
+    y = (attrs["start"] + np.arange(attrs["count"]) * attrs["step"]) * attrs["factor"]
+    y[-1:] = attrs["end"]
+    return y != 0 if attrs["dtype"] == "bool" else y if attrs["dtype"].startswith("float") else np.floor(y)
+
+
 # ---- sequences of labels
 
 
@@ -1097,6 +1103,7 @@ OPS = {
     "argsort": lambda a, x: np.argsort(-x if a["descending"] else x, axis=-1, kind="stable")[..., :a["count"]],
     "one_hot": lambda a, labels: one_hot(labels, a["depth"]),
     "fill": lambda a: np.full(a["shape"], a["value"]),
+    "progression": progression,
     "broadcast_to": lambda a, x: np.broadcast_to(x, front(a["shape"], x)),
     "softmax": lambda a, x: softmax(x),
     "log_softmax": lambda a, x: np.log(softmax(x)),

@@ -20,6 +20,7 @@ Prepared transpose(const PrepareCall&);
 // elements_cuda.cu
 Prepared cast(const PrepareCall&);
 Prepared fill(const PrepareCall&);
+Prepared progression(const PrepareCall&);
 Prepared dropout(const PrepareCall&);  // and its gradient
 Prepared random(const PrepareCall&);
 Prepared relu_bits(const PrepareCall&);
