@@ -1,5 +1,6 @@
 // CPU kernel of progression.
-#include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "backend/cpu/parallel.h"
 #include "op/kernel.h"
@@ -9,6 +10,18 @@
 namespace pl::cpu {
 namespace {
 
+// Integers are rounded down. The library's floor is a call, where the least processor has none.
+template <class As>
+As element(double value) {
+  const As near = Number(value).as<As>();
+  if constexpr (std::is_integral_v<As> && !std::is_same_v<As, bool>)
+    return static_cast<double>(near) > value && near > std::numeric_limits<As>::min()
+               ? static_cast<As>(near - 1)
+               : near;
+  else
+    return near;
+}
+
 // Elements of type T, each from a number as an element of type As.
 template <class T, class As = T>
 std::unique_ptr<Kernel> counted(const PrepareCall& call) {
@@ -16,17 +29,13 @@ std::unique_ptr<Kernel> counted(const PrepareCall& call) {
   const Dim total = call.out[0].elements();
   const int threads = call.backend.threads();
   return make_kernel([=](void* const*, void* const* out, void*) {
-    auto element = [&](double value) -> T {
-      if constexpr (std::is_integral_v<As> && !std::is_same_v<As, bool>) value = std::floor(value);
-      return Number(value).template as<As>();
-    };
     T* y = static_cast<T*>(out[0]);
     parallel_ranges(
         threads, total, total,
         [&](Dim begin, Dim end) {
           for (Dim i = begin; i < end; ++i)
-            y[i] = element((static_cast<double>(i) * f.step + f.start) * f.factor);
-          if (f.ends && begin < end && end == total) y[end - 1] = element(f.end);
+            y[i] = element<As>((static_cast<double>(i) * f.step + f.start) * f.factor);
+          if (f.ends && begin < end && end == total) y[end - 1] = element<As>(f.end);
         },
         64);
   });
