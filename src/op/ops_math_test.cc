@@ -258,6 +258,16 @@ TEST(OpsMath, SlopesOfExtremesBesideNaNAreTheSecondOnes) {
               {{kNan, kNan, 2, 2, 2}, {0, 0, 1, 1, 0}, {1, 1, 0, 0, 1}});
 }
 
+// The slope of a root is infinite at 0; PyTorch's answers.
+TEST(OpsMath, ExtremesPassNoSlopeToWhatTheyDoNotChoose) {
+  expect_word([](const Tensor& x) { return ops::sqrt(ops::maximum(x, 0)); }, {-1, 0.25},
+              {{0, 0.5}, {0, 1}});
+  expect_word([](const Tensor& x) { return ops::sqrt(ops::clip(x, 0, 1)); }, {-1, 0.25, 4},
+              {{0, 0.5, 1}, {0, 1, 0}});
+  expect_word([](const Tensor& a, const Tensor& b) { return ops::sqrt(ops::minimum(a, b)); },
+              {1, 0, 4}, {0, 1, 9}, {{0, 0, 2}, {0, kInf, 0.25}, {kInf, 0, 0}});
+}
+
 TEST(OpsMath, ReluKeepsIntegers) {
   EXPECT_EQ(elements<int64_t>(ops::relu(integers<int64_t>({kMost, -3, 0}))),
             (std::vector<int64_t>{kMost, 0, 0}));

@@ -4,6 +4,7 @@
 #include "op/fill.h"
 #include "op/infer.h"
 #include "op/reduce.h"
+#include "op/relu.h"
 #include "op/scale.h"
 
 namespace pl {
@@ -96,12 +97,12 @@ Tensors gradient_divide(const GradientCall& call) {
   return binary_gradient(
       call, [&] { return divide(dy, b); }, [&] { return negative(divide(multiply(dy, y), b)); });
 }
-// To b where a is not chosen: where one is NaN too.
+// To b where a is not chosen: where one is NaN too. The other gets 0, whatever dy is.
 Tensors gradient_choice(const GradientCall& call, const Tensor& a_chosen) {
   const Tensor& dy = call.dout[0];
   return binary_gradient(
-      call, [&] { return multiply(dy, a_chosen); },
-      [&] { return multiply(dy, scale(a_chosen, -1, 1)); });
+      call, [&] { return relu_gradient(a_chosen, dy); },
+      [&] { return relu_gradient(scale(a_chosen, -1, 1), dy); });
 }
 Tensors gradient_maximum(const GradientCall& call) {
   return gradient_choice(call, greater_equal_mask(call.in[0], call.in[1]));
