@@ -126,6 +126,15 @@ TEST(OpsMath, PowersOfTensors) {
   expect_word(power, {-1, -1, -1.5}, {100001, 1e6, 80}, {{-1, 1, std::pow(1.5, 80)}});
   expect_word(power, {-1, -2, -2, 0}, {0x3p40, 0x3p40, kInf, 0x3p40},
               {{1, kInf, kInf, 0}, {-0x3p40, -kInf, kInf, 0}});
+  // Beyond 2^24 float32 has no b - 1.
+  const Numbers whole{16777214,  16777215,  16777216,  16777218,  16777220,  16777222, 33554436,
+                      -16777214, -16777215, -16777216, -16777218, -16777220, 1e9};
+  Wanted wanted;
+  for (double b : whole) {
+    wanted.y.push_back(std::fmod(b, 2) == 0 ? 1 : -1);
+    wanted.slope_a.push_back(std::fmod(b, 2) == 0 ? -b : b);
+  }
+  expect_word(power, Numbers(whole.size(), -1), whole, wanted);
 }
 
 TEST(OpsMath, PowersThatAreNumbers) {

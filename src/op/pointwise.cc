@@ -127,10 +127,12 @@ Tensors gradient_power(const GradientCall& call) {
         const Tensor less = add(scale(b, 1, -1), zero(b));
         const Tensor slope = multiply(b, power(a, less));
         if (b.dtype() == Dtype::float64) return multiply(dy, slope);
-        // Where float32 has no b - 1, b is even, and the sign of a^(b - 1) that of a.
-        const Tensor same = multiply(equal_mask(less, b), greater_mask(number(0x1p53, b), abs(b)));
+        // Where float32 has no b - 1, b and `less` are even, and the sign of a^(b - 1) that of a.
+        const Tensor least = minimum(abs(b), abs(less));
+        const Tensor even = multiply(greater_equal_mask(least, number(0x1p24, b)),
+                                     greater_mask(number(0x1p53, b), abs(b)));
         const Tensor below = greater_mask(number(0, a), a);
-        return multiply(dy, multiply(slope, scale(multiply(same, below), -2, 1)));
+        return multiply(dy, multiply(slope, scale(multiply(even, below), -2, 1)));
       },
       [&] {
         const Tensor flat = multiply(zero(a), greater_equal_mask(b, number(0, b)));
