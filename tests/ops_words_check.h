@@ -84,9 +84,9 @@ inline std::vector<double> word_scales(const Word& word, const WordCall& call,
       sizes.push_back(ops::abs(ops::cast(operand, Dtype::float64)));
     const Tensor sums = word.call(arguments.with(sizes))[0];
     for (size_t i = 0; i < scales.size(); ++i) scales[i] = real_at(sums, static_cast<int64_t>(i));
-  } else if (word.near == Nearness::square) {
+  } else if (word.near == Nearness::most || word.near == Nearness::square) {
     const double most = std::max(1.0, largest(arguments.tensor(0)));
-    std::fill(scales.begin(), scales.end(), most * most);
+    std::fill(scales.begin(), scales.end(), word.near == Nearness::most ? most : most * most);
   } else if (word.near == Nearness::operand) {
     for (size_t i = 0; i < scales.size(); ++i) {
       scales[i] = 0;
@@ -149,7 +149,8 @@ inline std::string compare_word(const Word& word, const WordCall& call, const Te
   if (got.meta() != answer.meta())
     return "expected " + answer.meta().text() + ", received " + got.meta().text();
   const WordTolerance tolerance = word_tolerance(answer.dtype());
-  const bool summed = word.near == Nearness::sum || word.near == Nearness::square;
+  const bool summed =
+      word.near == Nearness::sum || word.near == Nearness::most || word.near == Nearness::square;
   const double steepest = 3 * std::max(1.0, summed ? largest(answer) : 1);
   const bool exact = !is_floating(answer.dtype()) || (word.near == Nearness::exact && !slope);
   const bool scaled = !exact && !slope && word.near != Nearness::itself;

@@ -16,7 +16,8 @@ enum class Nearness : uint8_t {
   unit,     // 1
   operand,  // the largest operand of the element
   sum,      // the sum of its terms' sizes: the word of operands without signs
-  square,   // the square of the largest operand, at least 1
+  most,     // the largest element of the operand, at least 1
+  square,   // its square
 };
 
 struct Word {
@@ -120,8 +121,8 @@ inline void add_reductions(Words& words) {
   reduction("min", ops::min, Nearness::exact);
   reduction("prod", ops::prod, Nearness::itself);
   reduction("var", ops::var, Nearness::square);
-  reduction("std", ops::std, Nearness::square);
-  reduction("logsumexp", ops::logsumexp, Nearness::square);
+  reduction("std", ops::std, Nearness::most);
+  reduction("logsumexp", ops::logsumexp, Nearness::most);
   reduction("norm", ops::norm, Nearness::itself);
   reduction("any", ops::any, Nearness::exact);
   reduction("all", ops::all, Nearness::exact);
@@ -188,7 +189,7 @@ inline void add_products(Words& words) {
   words["softmax"] = {[](A a) { return Tensors{ops::softmax(a.tensor(0), a.integer(1))}; },
                       Nearness::itself};
   words["log_softmax"] = {[](A a) { return Tensors{ops::log_softmax(a.tensor(0), a.integer(1))}; },
-                          Nearness::square};
+                          Nearness::most};
   words["normalize"] = {
       [](A a) {
         return Tensors{a.size() < 3 ? ops::normalize(a.tensor(0), a.integer(1))

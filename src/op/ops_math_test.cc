@@ -126,6 +126,15 @@ TEST(OpsMath, PowersOfTensors) {
   expect_word(power, {-1, -1, -1.5}, {100001, 1e6, 80}, {{-1, 1, std::pow(1.5, 80)}});
   expect_word(power, {-1, -2, -2, 0}, {0x3p40, 0x3p40, kInf, 0x3p40},
               {{1, kInf, kInf, 0}, {-0x3p40, -kInf, kInf, 0}});
+  // Beyond 2^24 float32 has no b - 1.
+  const Numbers whole{16777214,  16777215,  16777216,  16777218,  16777220,  16777222, 33554436,
+                      -16777214, -16777215, -16777216, -16777218, -16777220, 1e9};
+  Wanted wanted;
+  for (double b : whole) {
+    wanted.y.push_back(std::fmod(b, 2) == 0 ? 1 : -1);
+    wanted.slope_a.push_back(std::fmod(b, 2) == 0 ? -b : b);
+  }
+  expect_word(power, Numbers(whole.size(), -1), whole, wanted);
 }
 
 TEST(OpsMath, PowersThatAreNumbers) {
@@ -256,6 +265,16 @@ TEST(OpsMath, SlopesOfExtremesBesideNaNAreTheSecondOnes) {
   expect_word([](const Tensor& a, const Tensor& b) { return ops::minimum(a, b); },
               {1, kNan, 2, 2, 3}, {kNan, 1, 2, 3, 2},
               {{kNan, kNan, 2, 2, 2}, {0, 0, 1, 1, 0}, {1, 1, 0, 0, 1}});
+}
+
+// The slope of a root is infinite at 0; PyTorch's answers.
+TEST(OpsMath, ExtremesPassNoSlopeToWhatTheyDoNotChoose) {
+  expect_word([](const Tensor& x) { return ops::sqrt(ops::maximum(x, 0)); }, {-1, 0.25},
+              {{0, 0.5}, {0, 1}});
+  expect_word([](const Tensor& x) { return ops::sqrt(ops::clip(x, 0, 1)); }, {-1, 0.25, 4},
+              {{0, 0.5, 1}, {0, 1, 0}});
+  expect_word([](const Tensor& a, const Tensor& b) { return ops::sqrt(ops::minimum(a, b)); },
+              {1, 0, 4}, {0, 1, 9}, {{0, 0, 2}, {0, kInf, 0.25}, {kInf, 0, 0}});
 }
 
 TEST(OpsMath, ReluKeepsIntegers) {

@@ -52,7 +52,7 @@ Tensor place_of(const char* op, Reduce reduce, const Tensor& x, std::optional<in
     return keepdims ? pl::reshape(flat, std::vector<Dim>(x.shape().dims().size(), 1)) : flat;
   }
   const Tensor in = number(x);
-  const int rank = in.shape().rank();
+  const int rank = rank_of(in);
   const int64_t at = axis_of(op, *axis, rank);
   const Dim n = in.shape()[static_cast<int>(at)];
   constexpr Dim kCounted = Dim{1} << 24;  // by float32
@@ -70,7 +70,7 @@ Tensor place_of(const char* op, Reduce reduce, const Tensor& x, std::optional<in
 // f over an axis, which is moved to the end for it; x itself where nothing lies along it.
 template <class F>
 Tensor along(const char* op, const Tensor& x, int64_t axis, const F& f) {
-  const int rank = x.shape().rank();
+  const int rank = rank_of(x);
   axis = axis_of(op, axis, rank);
   if (x.shape()[static_cast<int>(axis)] == 0) return x;
   return axis == rank - 1 ? f(x) : swapaxes(f(swapaxes(x, axis, -1)), axis, -1);
@@ -95,45 +95,45 @@ std::vector<int64_t> axes_of(const char* op, const Axis& axis, int rank) {
 Tensor sum(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("sum");
   const Tensor in = number(x);
-  return reduce_sum(in, axes_of("sum", axis, in.shape().rank()), keepdims);
+  return reduce_sum(in, axes_of("sum", axis, rank_of(in)), keepdims);
 }
 Tensor mean(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("mean");
   const Tensor in = real(x);
-  return reduce_mean(in, axes_of("mean", axis, in.shape().rank()), keepdims);
+  return reduce_mean(in, axes_of("mean", axis, rank_of(in)), keepdims);
 }
 Tensor max(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("max");
   const Tensor in = number(x);
-  return extreme("max", reduce_max, in, axes_of("max", axis, in.shape().rank()), keepdims);
+  return extreme("max", reduce_max, in, axes_of("max", axis, rank_of(in)), keepdims);
 }
 Tensor min(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("min");
   const Tensor in = number(x);
-  return extreme("min", reduce_min, in, axes_of("min", axis, in.shape().rank()), keepdims);
+  return extreme("min", reduce_min, in, axes_of("min", axis, rank_of(in)), keepdims);
 }
 Tensor prod(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("prod");
   const Tensor in = number(x);
-  return reduce_prod(in, axes_of("prod", axis, in.shape().rank()), keepdims);
+  return reduce_prod(in, axes_of("prod", axis, rank_of(in)), keepdims);
 }
 Tensor var(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("var");
   const Tensor in = real(x);
-  const std::vector<int64_t> axes = axes_of("var", axis, in.shape().rank());
+  const std::vector<int64_t> axes = axes_of("var", axis, rank_of(in));
   return reduce_mean(pl::square(pl::subtract(in, reduce_mean(in, axes, true))), axes, keepdims);
 }
 // Where all elements are equal its slope is 0, as the variance's.
 Tensor std(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("std");
-  const Tensor in = real(x), squares = var(in, axes_of("std", axis, in.shape().rank()), keepdims);
+  const Tensor in = real(x), squares = var(in, axes_of("std", axis, rank_of(in)), keepdims);
   const Tensor none = squares == 0;
   return where(none, 0, pl::sqrt(where(none, 1, squares)));
 }
 Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("logsumexp");
   const Tensor in = real(x);
-  const std::vector<int64_t> axes = axes_of("logsumexp", axis, in.shape().rank());
+  const std::vector<int64_t> axes = axes_of("logsumexp", axis, rank_of(in));
   if (none_along(in, axes)) return pl::log(reduce_sum(pl::exp(in), axes, keepdims));
   const Tensor most = ops::stop_gradient(reduce_max(in, axes, true));
   const Tensor base = where(isfinite(most), most, 0.0);
@@ -144,31 +144,31 @@ Tensor logsumexp(const Tensor& x, const Axis& axis, bool keepdims) {
 Tensor norm(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("norm");
   const Tensor in = real(x);
-  return reduce_norm(in, axes_of("norm", axis, in.shape().rank()), keepdims);
+  return reduce_norm(in, axes_of("norm", axis, rank_of(in)), keepdims);
 }
 Tensor any(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("any");
   const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32);
-  const std::vector<int64_t> axes = axes_of("any", axis, x.shape().rank());
+  const std::vector<int64_t> axes = axes_of("any", axis, rank_of(x));
   return pl::cast(
       none_along(x, axes) ? reduce_sum(flags, axes, keepdims) : reduce_max(flags, axes, keepdims),
       Dtype::boolean);
 }
 Tensor all(const Tensor& x, const Axis& axis, bool keepdims) {
   const WordScope word("all");
-  return !any(!x, axes_of("all", axis, x.shape().rank()), keepdims);
+  return !any(!x, axes_of("all", axis, rank_of(x)), keepdims);
 }
 Tensor count_nonzero(const Tensor& x, const Axis& axis) {
   const WordScope word("count_nonzero");
   const Tensor flags = pl::cast(pl::cast(x, Dtype::boolean), Dtype::int32);
-  return reduce_sum(flags, axes_of("count_nonzero", axis, x.shape().rank()));
+  return reduce_sum(flags, axes_of("count_nonzero", axis, rank_of(x)));
 }
 
 // In log2(n) steps: each adds what lies 1, 2, 4, ... in front.
 Tensor cumsum(const Tensor& x, int64_t axis) {
   const WordScope word("cumsum");
   Tensor total = number(x);
-  axis = axis_of("cumsum", axis, x.shape().rank());
+  axis = axis_of("cumsum", axis, rank_of(x));
   const Dim n = x.shape()[static_cast<int>(axis)];
   for (Dim back = 1; back < n; back *= 2)
     total = pl::add(total, slice_gradient(pl::slice(total, axis, 0, n - back), axis, back, n));
@@ -218,7 +218,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 Tensor dot(const Tensor& a, const Tensor& b) {
   const WordScope word("dot");
-  const bool numbers = a.shape().rank() == 0 || b.shape().rank() == 0;
+  const bool numbers = rank_of(a) == 0 || rank_of(b) == 0;
   return numbers ? ops::multiply(a, b) : ops::matmul(a, b);
 }
 Tensor outer(const Tensor& a, const Tensor& b) {
@@ -238,7 +238,7 @@ Tensor normalize(const Tensor& x, int64_t axis, double epsilon) {
   const WordScope word("normalize");
   const Tensor in = real(x);
   const Tensor squares =
-      reduce_sum(pl::square(in), {axis_of("normalize", axis, in.shape().rank())}, true);
+      reduce_sum(pl::square(in), {axis_of("normalize", axis, rank_of(in))}, true);
   return pl::divide(in, pl::sqrt(maximum(squares, epsilon * epsilon)));
 }
 

@@ -284,6 +284,18 @@ TEST_F(OpsShape, MessagesNameTheWordThatWasCalled) {
   EXPECT_EQ(message_of([&] { ops::log2(none); }), "[log2] " + empty);
   EXPECT_EQ(message_of([&] { none - 1; }), "[subtract] " + empty);
   EXPECT_EQ(message_of([&] { ops::stop_gradient(none); }), "[stop_gradient] " + empty);
+  EXPECT_EQ(message_of([&] { ops::sum(none, 0); }), "[sum] " + empty);
+  EXPECT_EQ(message_of([&] { ops::argmax(none, 0); }), "[argmax] " + empty);
+  EXPECT_EQ(message_of([&] { ops::cumsum(none, 0); }), "[cumsum] " + empty);
+  EXPECT_EQ(message_of([&] { ops::dot(none, x); }), "[dot] " + empty);
+  EXPECT_EQ(message_of([&] { ops::softmax(none); }), "[softmax] " + empty);
+  EXPECT_EQ(message_of([&] { ops::normalize(none); }), "[normalize] " + empty);
+  EXPECT_EQ(message_of([&] { ops::flip(none, 0); }), "[flip] " + empty);
+  EXPECT_EQ(message_of([&] { ops::sort(none); }), "[sort] " + empty);
+  EXPECT_EQ(message_of([&] { ops::argsort(none); }), "[argsort] " + empty);
+  EXPECT_EQ(message_of([&] { ops::top_k(none, 1); }), "[top_k] " + empty);
+  EXPECT_EQ(message_of([&] { ops::take(none, 0, 0); }), "[take] " + empty);
+  EXPECT_EQ(message_of([&] { ops::take_along_axis(none, x, 0); }), "[take_along_axis] " + empty);
   EXPECT_EQ(message_of([&] { ops::less(x, y); }),
             "[less] expected shapes that broadcast, received float32 (3,), float32 (2,)");
   EXPECT_TRUE(message_of([&] { x != y; }).starts_with("[not_equal] expected shapes"));

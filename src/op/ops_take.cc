@@ -65,7 +65,7 @@ void check_indices(const char* op, const Tensor& x, const Tensor& indices, int64
 
 Tensor take(const Tensor& x, int64_t index, int64_t axis) {
   const WordScope word("take");
-  const int64_t at = axis_of("take", axis, x.shape().rank());
+  const int64_t at = axis_of("take", axis, rank_of(x));
   const Dim size = x.shape()[static_cast<int>(at)];
   if (index < -size || index >= size) refuse_index("take", index, at, x);
   return squeeze(pl::slice(x, at, index < 0 ? index + size : index, 1), at);
@@ -73,7 +73,7 @@ Tensor take(const Tensor& x, int64_t index, int64_t axis) {
 
 Tensor take(const Tensor& x, const Tensor& indices, int64_t axis) {
   const WordScope word("take");
-  const int64_t at = axis_of("take", axis, x.shape().rank());
+  const int64_t at = axis_of("take", axis, rank_of(x));
   const Tensor places = index_of(indices);
   check_indices("take", x, places, at);
   return gather(x, places, at);
@@ -81,7 +81,7 @@ Tensor take(const Tensor& x, const Tensor& indices, int64_t axis) {
 
 Tensor take_along_axis(const Tensor& x, const Tensor& indices, int64_t axis) {
   const WordScope word("take_along_axis");
-  const int rank = x.shape().rank();
+  const int rank = rank_of(x);
   const int64_t at = axis_of("take_along_axis", axis, rank);
   // The shapes without the axis, which broadcast.
   Shape of_x = x.shape(), of_indices = indices.shape(), common;

@@ -4,6 +4,7 @@
 #include "op/fill.h"
 #include "op/infer.h"
 #include "op/reduce.h"
+#include "op/relu.h"
 #include "op/scale.h"
 
 namespace pl {
@@ -96,12 +97,12 @@ Tensors gradient_divide(const GradientCall& call) {
   return binary_gradient(
       call, [&] { return divide(dy, b); }, [&] { return negative(divide(multiply(dy, y), b)); });
 }
-// To b where a is not chosen: where one is NaN too.
+// To b where a is not chosen: where one is NaN too. The other gets 0, whatever dy is.
 Tensors gradient_choice(const GradientCall& call, const Tensor& a_chosen) {
   const Tensor& dy = call.dout[0];
   return binary_gradient(
-      call, [&] { return multiply(dy, a_chosen); },
-      [&] { return multiply(dy, scale(a_chosen, -1, 1)); });
+      call, [&] { return relu_gradient(a_chosen, dy); },
+      [&] { return relu_gradient(scale(a_chosen, -1, 1), dy); });
 }
 Tensors gradient_maximum(const GradientCall& call) {
   return gradient_choice(call, greater_equal_mask(call.in[0], call.in[1]));
@@ -126,10 +127,12 @@ Tensors gradient_power(const GradientCall& call) {
         const Tensor less = add(scale(b, 1, -1), zero(b));
         const Tensor slope = multiply(b, power(a, less));
         if (b.dtype() == Dtype::float64) return multiply(dy, slope);
-        // Where float32 has no b - 1, b is even, and the sign of a^(b - 1) that of a.
-        const Tensor same = multiply(equal_mask(less, b), greater_mask(number(0x1p53, b), abs(b)));
+        // Where float32 has no b - 1, b and `less` are even, and the sign of a^(b - 1) that of a.
+        const Tensor least = minimum(abs(b), abs(less));
+        const Tensor even = multiply(greater_equal_mask(least, number(0x1p24, b)),
+                                     greater_mask(number(0x1p53, b), abs(b)));
         const Tensor below = greater_mask(number(0, a), a);
-        return multiply(dy, multiply(slope, scale(multiply(same, below), -2, 1)));
+        return multiply(dy, multiply(slope, scale(multiply(even, below), -2, 1)));
       },
       [&] {
         const Tensor flat = multiply(zero(a), greater_equal_mask(b, number(0, b)));
