@@ -129,13 +129,41 @@ HWY_INLINE void along_rows(const ReduceForm& f, const typename R::In* x, Out* y,
   }
 }
 
+// Elements first, first + step, ... of a row of n, joined as the lanes of a longer row are.
+template <class R, Dim n, Dim first = 0, Dim step = 1>
+HWY_INLINE hn::Vec<hn::CappedTag<typename R::Total, 1>> join_few(const typename R::In* x) {
+  const hn::CappedTag<typename R::Total, 1> d;
+  if constexpr (first + step >= n)
+    return R::term(load(d, x + first));
+  else
+    return R::Join::join(d, join_few<R, n, first, 2 * step>(x),
+                         join_few<R, n, first + step, 2 * step>(x));
+}
+
+constexpr Dim kFew = 16;  // elements of a row that is joined without lanes, at most
+
+// Outputs [begin, end) of rows of 1 to kFew elements, one behind another.
+template <class R, class Out, Dim n = kFew>
+void along_short_rows(const ReduceForm& f, const typename R::In* x, Out* y, Dim begin, Dim end) {
+  static_assert(kFew <= 2 * R::Join::kBytes / sizeof(typename R::Total));  // two meet in a lane
+  if constexpr (n > 1)
+    if (f.inner < n) return along_short_rows<R, Out, n - 1>(f, x, y, begin, end);
+  const hn::CappedTag<typename R::Total, 1> d;
+  const auto start = hn::Set(d, R::Join::template start<typename R::Total>);
+  for (Dim i = begin; i < end; ++i) {
+    const auto total = R::Join::join(d, start, join_few<R, n>(x + i * n));
+    y[i] = element<Out>(R::end(hn::GetLane(total)));
+  }
+}
+
 // ---- along columns
 
 constexpr Dim kShort = 32;   // rows joined as Part before they join the totals
 constexpr Dim kVector = 16;  // numbers of a vector at most
 
 // One row or eight, pairs first, by vectors of D from column j on. Returns the first column left.
-// Rows `ahead` elements further on are asked for: sums wait for memory less than they would.
+// Rows `ahead` elements further on are asked for where vectors are whole: sums wait less for
+// memory.
 template <class R, class D>
 HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim ahead, Dim rows, Dim j, Dim width,
                          typename R::Part* part) {
@@ -150,7 +178,8 @@ HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim ahead, Dim row
     hn::Vec<D> terms[8];
     for (int i = 0; i < 8; ++i) {
       terms[i] = R::term(load(d, x[i] + j));
-      hwy::Prefetch(x[i] + j + ahead);
+      if constexpr (hn::MaxLanes(D()) == hn::MaxLanes(Lanes<typename R::Part>()))
+        hwy::Prefetch(x[i] + j + ahead);
     }
     for (int i = 0; i < 8; i += 2) terms[i] = Join::join(d, terms[i], terms[i + 1]);
     for (int i = 0; i < 8; i += 4) terms[i] = Join::join(d, terms[i], terms[i + 2]);
@@ -160,25 +189,14 @@ HWY_INLINE Dim join_rows(D d, const typename R::In* const* x, Dim ahead, Dim row
   return j;
 }
 
-// The same one by one, from column j to the end.
-template <class R>
-HWY_INLINE void join_last(const typename R::In* const* x, Dim rows, Dim j, Dim width,
-                          typename R::Part* part) {
-  using T = typename R::Part;
-  using Join = typename R::Join;
-  if (rows == 1) {
-    for (; j < width; ++j) part[j] = Join::join(part[j], R::term(number<T>(x[0][j])));
-    return;
-  }
-  const typename R::In *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
-  const typename R::In *x4 = x[4], *x5 = x[5], *x6 = x[6], *x7 = x[7];
-  for (; j < width; ++j) {
-    auto pair = [j](auto* a, auto* b) {
-      return Join::join(R::term(number<T>(a[j])), R::term(number<T>(b[j])));
-    };
-    const T first = Join::join(pair(x0, x1), pair(x2, x3));
-    part[j] = Join::join(part[j], Join::join(first, Join::join(pair(x4, x5), pair(x6, x7))));
-  }
+// All columns from j on: the last by vectors of half as many lanes, and so on.
+template <class R, size_t lanes>
+HWY_INLINE void join_width(const typename R::In* const* x, Dim ahead, Dim rows, Dim j, Dim width,
+                           typename R::Part* part) {
+  const hn::CappedTag<typename R::Part, lanes> d;
+  j = join_rows<R>(d, x, ahead, rows, j, width, part);
+  if constexpr (lanes > 1)
+    if (j < width) join_width<R, lanes / 2>(x, ahead, rows, j, width, part);
 }
 
 // part[j] joins element j of `count` rows; eight at a time, since a pass over `part` costs as much
@@ -191,9 +209,7 @@ HWY_INLINE void join_short(const typename R::In* const* x, Dim ahead, Dim count,
   std::fill_n(part, align_up(width, kVector), Join::template start<T>);
   for (Dim r = 0; r < count;) {
     const Dim rows = r + 8 <= count ? 8 : 1;
-    Dim j = join_rows<R>(Lanes<T>(), x + r, ahead, rows, 0, width, part);
-    j = join_rows<R>(hn::CappedTag<T, 16 / sizeof(T)>(), x + r, ahead, rows, j, width, part);
-    if (j < width) join_last<R>(x + r, rows, j, width, part);
+    join_width<R, hn::MaxLanes(Lanes<T>())>(x + r, ahead, rows, 0, width, part);
     r += rows;
   }
 }
@@ -274,6 +290,8 @@ void reduce_as(const ReduceForm& f, const void* in, void* out, void* parts, Dim 
   auto* totals = static_cast<typename R::Total*>(parts);
   if (end < 0)
     join_parts<R>(f, totals, y);
+  else if (f.runs && f.rows.count == 1 && f.inner > 0 && f.inner <= kFew)
+    along_short_rows<R>(f, x, y, begin, end);
   else if (f.runs)
     along_rows<R>(f, x, y, totals, begin, end);
   else

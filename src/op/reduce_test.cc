@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "op/philox.h"
+#include "op/transpose.h"
 
 namespace pl::reduce_test {
 namespace {
@@ -72,6 +74,41 @@ TEST(Reduce, TakesAnyAxes) {
     const std::vector<float> wanted = values(sum), seen = values(reduce_sum(x, axes));
     ASSERT_EQ(seen.size(), wanted.size());
     for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i], wanted[i], 2e-4) << shape.text();
+  }
+}
+
+// Short rows and narrow columns have code of their own; they join as long and wide ones do.
+TEST(Reduce, JoinsFewElementsAsItJoinsMany) {
+  CpuBackend backend(2);
+  BackendScope scope(backend);
+  for (int64_t n = 1; n <= 20; ++n) {
+    const Tensor x = random({50, n});
+    x.data_as<float>()[7 * n] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> sums, most, least;
+    for (int64_t i = 0; i < 50; ++i) {
+      const float* row = x.data_as<float>() + i * n;
+      double lanes[8] = {};
+      for (int64_t j = 0; j < n; ++j) lanes[j % 8] += static_cast<double>(row[j]);
+      for (int half = 4; half > 0; half /= 2)
+        for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+      sums.push_back(static_cast<float>(lanes[0]));
+      most.push_back(*std::max_element(row, row + n));
+      least.push_back(*std::min_element(row, row + n));
+    }
+    auto expect = [&](const Tensor& seen, std::vector<float> wanted) {
+      std::vector<float> numbers = values(seen);
+      EXPECT_TRUE(std::isnan(numbers[7])) << n;
+      numbers[7] = wanted[7] = 0;
+      EXPECT_EQ(numbers, wanted) << n;
+    };
+    expect(reduce_sum(x, {1}), sums);
+    expect(reduce_max(x, {1}), most);
+    expect(reduce_min(x, {1}), least);
+    Tensor columns = transpose(x, {1, 0});
+    expect(reduce_max(columns, {0}), most);
+    expect(reduce_min(columns, {0}), least);
+    columns = transpose(random({n, 50}), {1, 0});
+    EXPECT_EQ(values(reduce_max(columns, {0})), values(reduce_max(random({n, 50}), {1})));
   }
 }
 
