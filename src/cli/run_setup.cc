@@ -51,18 +51,15 @@ Sources open_files(const std::string& data, const Network& network, OnError on_e
   return text_sources(data, network.input_shapes()[0][0], network.vocabulary());
 }
 
-// Whatever is read goes through an input pipeline. Labels that lie in arrays are looked at before.
-Sources open_sources(const RunOptions& options, const Network& network, const Compiled& compiled) {
+// Whatever is read goes through an input pipeline.
+Sources open_sources(const RunOptions& options, const Network& network) {
   const std::vector<std::string> shards = tar_shards(options.data);
   if (!shards.empty() || is_image_folder(options.data))
     return open_images(options, shards, network.input_shapes()[0]);
   const OnError on_error = options.skip_errors ? OnError::skip : OnError::stop;
   Sources sources = open_files(options.data, network, on_error);
   for (std::unique_ptr<Source>* source : {&sources.train, &sources.test})
-    if (*source) {
-      check_labels(**source, network, compiled);
-      *source = through_pipeline(std::move(*source), on_error);
-    }
+    if (*source) *source = through_pipeline(std::move(*source), on_error);
   return sources;
 }
 
@@ -76,7 +73,7 @@ void open_data(const RunOptions& options, RunSetup& setup) {
     setup.loop.shuffle = false;
     return;
   }
-  setup.sources = open_sources(options, setup.network, setup.compiled);
+  setup.sources = open_sources(options, setup.network);
   const auto& fields = setup.sources.train->fields();
   if (setup.sources.test && (setup.sources.test->fields()[0].sample != fields[0].sample ||
                              setup.sources.test->fields()[1].sample != fields[1].sample))

@@ -16,8 +16,7 @@ class FunctionSource : public Source {
       : fields_(std::move(fields)),
         size_(size),
         function_(std::move(function)),
-        resident_(resident),
-        limits_(fields_.size()) {}
+        resident_(resident) {}
   std::string name() const override { return "function"; }
   int64_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return fields_; }
@@ -32,21 +31,16 @@ class FunctionSource : public Source {
       function_(index, sample);
       for (size_t f = 0; f < fields_.size(); ++f) {
         if (!places[f]) continue;
-        if (fields_[f].range) check_range(fields_[f], places[f], index);
-        check_limit(limits_[f], *this, places[f], fields_[f].sample, index);
+        if (fields_[f].range) check_labels(fields_[f], places[f], index);
         places[f] = static_cast<char*>(places[f]) + fields_[f].sample.bytes();
       }
     }
   }
 
   Bytes resident_bytes() const override { return 4 * kKiB + resident_; }
-  bool require_below(size_t field, const ClassLimit& limit) override {
-    limits_[field] = limit;
-    return true;
-  }
 
  private:
-  static void check_range(const Field& field, const void* values, int64_t index) {
+  static void check_labels(const Field& field, const void* values, int64_t index) {
     for (int64_t i = 0; i < field.sample.elements(); ++i) {
       const int64_t value = static_cast<const int32_t*>(values)[i];
       if (value < field.range->low || value > field.range->high)
@@ -60,7 +54,6 @@ class FunctionSource : public Source {
   int64_t size_;
   SampleFunction function_;
   Bytes resident_;
-  std::vector<ClassLimit> limits_;
 };
 
 }  // namespace

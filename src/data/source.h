@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/class_limit.h"
 #include "tensor/shape.h"
 
 namespace pl {
@@ -51,9 +50,12 @@ class Source {
   virtual int64_t batch() const { return 0; }
   // Told before an epoch's first read; training counts from 1, evaluation is 0.
   virtual void begin_epoch(int64_t /*epoch*/) {}
-  // Of a field whose values nobody has seen: read() must throw DataError, with the sample, for any
-  // that breaks the limit. False: it does not look; values that lie still are then read before.
-  virtual bool require_below(size_t /*field*/, const ClassLimit& /*limit*/) { return false; }
+  // Of an integer field whose values nobody has seen: read() must throw DataError for any that is
+  // not in [0, count) and not `allowed`. False: there is nothing that it could check.
+  virtual bool require_below(size_t /*field*/, const std::string& /*what*/, int64_t /*count*/,
+                             std::optional<int64_t> /*allowed*/) {
+    return false;
+  }
 };
 
 struct SyntheticSpec {

@@ -136,9 +136,6 @@ class RangeSource : public Source {
   std::string name() const override { return source_.name(); }
   int64_t size() const override { return size_; }
   const std::vector<Field>& fields() const override { return source_.fields(); }
-  bool require_below(size_t field, const ClassLimit& limit) override {
-    return source_.require_below(field, limit);
-  }
 
   void read(std::span<const int64_t> indices, std::span<void* const> destinations) override {
     check(destinations.size() == places_.size(), "one destination for each field");

@@ -20,8 +20,9 @@ class WeightedSource : public Source {
   Bytes resident_bytes() const override { return source_.resident_bytes() + kOwnBytes; }
   int64_t batch() const override { return source_.batch(); }
   void begin_epoch(int64_t epoch) override { source_.begin_epoch(epoch); }
-  bool require_below(size_t field, const ClassLimit& limit) override {
-    return source_.require_below(field, limit);
+  bool require_below(size_t field, const std::string& what, int64_t count,
+                     std::optional<int64_t> allowed) override {
+    return source_.require_below(field, what, count, allowed);
   }
 
   void expect(std::span<const int64_t> indices) override { source_.expect(indices); }

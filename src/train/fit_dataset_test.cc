@@ -1,7 +1,6 @@
 // fit, evaluate and predict on a Dataset: the same numbers as on tensors, within the plan.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -9,7 +8,6 @@
 #include "data/pipeline/dataset.h"
 #include "model/layers.h"
 #include "tests/messages.h"
-#include "train/callbacks.h"
 #include "train/model.h"
 
 namespace pl::fit_dataset_test {
@@ -25,13 +23,6 @@ Samples samples(int64_t n) {
     made.x.data_as<float>()[i] = static_cast<float>((i * 37) % 17) / 17.0f - 0.5f;
   for (int64_t i = 0; i < n; ++i) made.y.data_as<int64_t>()[i] = (i * 5) % 3;
   return made;
-}
-
-Tensor as_floats(const Tensor& labels) {
-  Tensor floats(Meta{Dtype::float32, labels.shape()});
-  for (int64_t i = 0; i < labels.shape().elements(); ++i)
-    floats.data_as<float>()[i] = static_cast<float>(labels.data_as<int64_t>()[i]);
-  return floats;
 }
 
 Sequential classifier() {
@@ -143,48 +134,6 @@ TEST(FitDataset, LabelsAreCheckedAsTheyAreRead) {
     model.fit(Dataset::from_tensor_slices({data.x, data.y}).batch(4), {.verbose = 0});
   });
   EXPECT_NE(message.find("from 0 to 2, received 3"), std::string::npos) << message;
-}
-
-// As floats labels may be any number: half a class is none.
-TEST(FitDataset, FloatLabelsThatAreNoClassAreRefusedWithTheirSample) {
-  for (const double wrong : {std::nan(""), 0.5, -0.4, 1e20, -1.0, 3.0}) {
-    SCOPED_TRACE(wrong);
-    const Samples data = samples(16);
-    const Tensor y = as_floats(data.y);
-    y.data_as<float>()[11] = static_cast<float>(wrong);
-    const auto refused = [](const auto& train) {
-      try {
-        train();
-        ADD_FAILURE() << "expected DataError";
-      } catch (const DataError& error) {
-        const std::string message = error.what();
-        EXPECT_NE(message.find("whole numbers from 0 to 2"), std::string::npos) << message;
-        EXPECT_NE(message.find("in sample 11"), std::string::npos) << message;
-      }
-    };
-    int steps = 0;
-    const FitOptions options{.batch_size = 4,
-                             .verbose = 0,
-                             .callbacks = {LambdaCallback(
-                                 {.on_train_batch_end = [&](int64_t, const Logs&) { ++steps; }})},
-                             .threads = 1};
-    refused([&] { classifier().fit(data.x, y, options); });
-    EXPECT_EQ(steps, 0) << "arrays are looked at before the first step";
-    const Dataset stream = Dataset::from_tensor_slices({data.x, y}).batch(4);
-    refused([&] { classifier().fit(stream, options); });
-    EXPECT_EQ(steps, 2) << "a stream when the third batch is fed";
-  }
-}
-
-TEST(FitDataset, FloatLabelsThatAreClassesTrain) {
-  const Samples data = samples(16);
-  const Tensor y = as_floats(data.y);
-  const auto loss_of = [&](const Tensor& labels) {
-    return classifier()
-        .fit(data.x, labels, {.batch_size = 4, .verbose = 0, .threads = 1})
-        .history.at("loss")[0];
-  };
-  EXPECT_EQ(loss_of(y), loss_of(data.y));
 }
 
 TEST(FitDataset, RefusesWhatCannotBePlanned) {

@@ -35,28 +35,47 @@ std::vector<std::optional<Meta>> wanted_targets(const Network& network, const Co
   return list;
 }
 
-// Throws DataError that names the first sample of a field with a number that breaks the limit. What
-// lies still is read now, unless its range says that there is none; the rest as it comes.
-void check_below(Source& source, const Field& field, const ClassLimit& limit) {
+int64_t integer_at(const char* data, Dtype dtype, int64_t i) {
+  switch (dtype) {
+    case Dtype::int32:
+      return reinterpret_cast<const int32_t*>(data)[i];
+    case Dtype::int64:
+      return reinterpret_cast<const int64_t*>(data)[i];
+    default:
+      return reinterpret_cast<const uint8_t*>(data)[i];
+  }
+}
+
+// Throws DataError that names the first sample of a field with a number outside of [0, count) that
+// is not `allowed`; read only where the field's range says that there may be one.
+void check_below(Source& source, const Field& field, const std::string& what, int64_t count,
+                 std::optional<int64_t> allowed = {}) {
   const auto& range = field.range;
-  if (range && range->low >= 0 && range->high < limit.count) return;
-  const auto at = static_cast<size_t>(&field - source.fields().data());
-  if (!range && (source.require_below(at, limit) || source.batch() > 0)) return;
+  if (!range && !is_floating(field.sample.dtype)) {
+    source.require_below(static_cast<size_t>(&field - source.fields().data()), what, count,
+                         allowed);
+    return;
+  }
+  if (!range || (range->low >= 0 && range->high < count)) return;
   constexpr int64_t kChunk = 256;
   const Meta& meta = field.sample;
-  const std::string note =
-      range ? "; all are " + std::to_string(range->low) + " to " + std::to_string(range->high) : "";
   std::vector<char> rows(static_cast<size_t>(kChunk * meta.bytes()));
   std::vector<void*> places(source.fields().size(), nullptr);
-  places[at] = rows.data();
+  for (size_t f = 0; f < places.size(); ++f)
+    if (&source.fields()[f] == &field) places[f] = rows.data();
   std::vector<int64_t> indices;
   for (int64_t begin = 0; begin < source.size(); begin += kChunk) {
     indices.clear();
     for (int64_t i = begin; i < std::min(begin + kChunk, source.size()); ++i) indices.push_back(i);
     source.read(indices, places);
-    for (size_t i = 0; i < indices.size(); ++i)
-      check_limit(limit, source, rows.data() + static_cast<Bytes>(i) * meta.bytes(), meta,
-                  indices[i], note);
+    for (int64_t e = 0; e < static_cast<int64_t>(indices.size()) * meta.elements(); ++e) {
+      const int64_t value = integer_at(rows.data(), meta.dtype, e);
+      if ((value >= 0 && value < count) || value == allowed) continue;
+      throw DataError("[data] " + source.name() + ": expected " + what + " from 0 to " +
+                      std::to_string(count - 1) + ", received " + std::to_string(value) +
+                      " in sample " + std::to_string(begin + e / meta.elements()) + "; all are " +
+                      std::to_string(range->low) + " to " + std::to_string(range->high));
+    }
   }
 }
 
@@ -95,16 +114,15 @@ void check_labels(Source& source, const Network& network, const Compiled& compil
     std::optional<int64_t> ignored;
     if (heads[o].loss->options.has("ignore_class"))
       ignored = heads[o].loss->options.integer("ignore_class");
-    check_below(source, field, {"labels of " + network.output_names()[o], classes, ignored});
+    check_below(source, field, "labels of " + network.output_names()[o], classes, ignored);
   }
 }
 
 void check_tokens(Source& source, const Network& network) {
   const auto inputs = fields_of(source, Role::x);
   for (size_t i = 0; i < inputs.size() && i < network.input_shapes().size(); ++i)
-    if (const int64_t count = network.vocabulary(i);
-        count > 0 && count != kAnyInteger && !is_floating(inputs[i]->sample.dtype))
-      check_below(source, *inputs[i], {"tokens", count, {}});
+    if (const int64_t count = network.vocabulary(i); count > 0 && count != kAnyInteger)
+      check_below(source, *inputs[i], "tokens", count);
 }
 
 SampleSpec wanted_sample(const Network& network, const Compiled& compiled) {

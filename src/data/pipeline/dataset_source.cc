@@ -54,7 +54,7 @@ class DatasetSource final : public ElementSource {
       if (in_hand_[f].shape()[0] != rows)
         throw DataError("[data] " + name() + ": expected a batch of " + std::to_string(rows) +
                         " samples, received " + in_hand_[f].meta().text());
-      if (destinations[f]) copy(f, in_hand_[f], indices[0], rows, destinations[f]);
+      if (destinations[f]) copy(f, in_hand_[f], rows, destinations[f]);
     }
   }
 

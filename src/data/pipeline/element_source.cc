@@ -32,16 +32,10 @@ ElementSource::ElementSource(const Dataset& dataset, bool batches) : dataset_(da
   limits_.resize(fields_.size());
 }
 
-void ElementSource::copy(size_t f, const Tensor& tensor, int64_t first, int64_t rows,
-                         void* to) const {
+void ElementSource::copy(size_t f, const Tensor& tensor, int64_t rows, void* to) const {
   const Field& field = fields_[f];
   const int64_t elements = rows * field.sample.elements();
-  if (limits_[f].count > 0) {
-    const Meta sample{tensor.dtype(), field.sample.shape};
-    for (int64_t r = 0; r < rows; ++r)
-      check_limit(limits_[f], *this, static_cast<const char*>(tensor.data()) + r * sample.bytes(),
-                  sample, first + r);
-  }
+  if (limits_[f].count > 0) check_limit(limits_[f], tensor, elements);
   if (tensor.dtype() == field.sample.dtype) {
     std::memcpy(to, tensor.data(), static_cast<size_t>(tensor.meta().bytes()));
     return;
@@ -56,8 +50,7 @@ void ElementSource::copy(size_t f, const Tensor& tensor, int64_t first, int64_t 
 }
 
 bool ElementSource::limited() const {
-  return std::any_of(limits_.begin(), limits_.end(),
-                     [](const ClassLimit& limit) { return limit.count > 0; });
+  return std::any_of(limits_.begin(), limits_.end(), [](const Limit& l) { return l.count > 0; });
 }
 
 void ElementSource::add_field(const FieldSpec& given, size_t f, bool batches) {
@@ -75,6 +68,15 @@ void ElementSource::add_field(const FieldSpec& given, size_t f, bool batches) {
     field.sample.dtype = Dtype::int32;
   }
   fields_.push_back(std::move(field));
+}
+
+void ElementSource::check_limit(const Limit& limit, const Tensor& tensor, int64_t elements) const {
+  for (int64_t i = 0; i < elements; ++i) {
+    const int64_t value = integer_at(tensor.data(), tensor.dtype(), i);
+    if ((value >= 0 && value < limit.count) || value == limit.allowed) continue;
+    throw DataError("[data] " + name() + ": expected " + limit.what + " from 0 to " +
+                    std::to_string(limit.count - 1) + ", received " + std::to_string(value));
+  }
 }
 
 }  // namespace pl

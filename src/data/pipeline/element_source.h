@@ -15,15 +15,16 @@ class ElementSource : public Source {
   const std::vector<Field>& fields() const override { return fields_; }
   std::string name() const override { return dataset_.stage()->name(); }
   Bytes resident_bytes() const override { return resident_; }
-  bool require_below(size_t field, const ClassLimit& limit) override {
-    limits_[field] = limit;
+  bool require_below(size_t field, const std::string& what, int64_t count,
+                     std::optional<int64_t> allowed) override {
+    limits_[field] = {what, count, allowed};
     return true;
   }
 
  protected:
   ElementSource(const Dataset& dataset, bool batches);
-  // Rows of `tensor`, from sample `first` on, to `to`.
-  void copy(size_t f, const Tensor& tensor, int64_t first, int64_t rows, void* to) const;
+  // Rows of `tensor` to `to`.
+  void copy(size_t f, const Tensor& tensor, int64_t rows, void* to) const;
   // Whether values are to be checked as they are read.
   bool limited() const;
 
@@ -32,9 +33,15 @@ class ElementSource : public Source {
   Bytes resident_ = 0;
 
  private:
+  struct Limit {
+    std::string what;
+    int64_t count = 0;
+    std::optional<int64_t> allowed;
+  };
   void add_field(const FieldSpec& given, size_t f, bool batches);
+  void check_limit(const Limit& limit, const Tensor& tensor, int64_t elements) const;
 
-  std::vector<ClassLimit> limits_;
+  std::vector<Limit> limits_;
 };
 
 }  // namespace pl

@@ -133,7 +133,7 @@ class IndexedSource final : public ElementSource {
     if (all) return dataset_.stage()->put(*run_, epoch_, i, {to.data(), fields_.size()});
     const Element element = dataset_.stage()->get(*run_, epoch_, i);
     for (size_t f = 0; f < fields_.size(); ++f)
-      if (to[f]) copy(f, element[f], i, 1, to[f]);
+      if (to[f]) copy(f, element[f], 1, to[f]);
   }
   bool known_bad(int64_t i) const {
     const std::lock_guard lock(skipped_mutex_);
