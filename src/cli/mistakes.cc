@@ -52,7 +52,7 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
 std::string given_twice(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options())
     if (option->count() > 1)
-      return option->get_name() + ": expected it once, received it given twice; leave one out";
+      return option->get_name() + ": expected once, received it given twice; leave one out";
   return "";
 }
 

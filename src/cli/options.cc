@@ -371,9 +371,6 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     }
     throw UserError("[options] " + explain(error, app, arguments));
   }
-  for (const CLI::App* command : app.get_subcommands())  // flags, which may be repeated elsewhere
-    if (const std::string twice = given_twice(*command); !twice.empty())
-      throw UserError("[options] " + twice);
   if (report->parsed()) not_built("`plimsoll report`");
   for (auto* command : {plan, train, models, bench, data, calibrate})
     if (command->parsed()) line.command = command->get_name();

@@ -153,8 +153,7 @@ std::string check_identity(const RunIdentity& saved, const RunIdentity& now) {
   if (saved.numerics == now.numerics) return "";
   if (saved.kernels.empty() && saved.numerics == now.kernels)
     return "[resume] the saved run has these kernels, but did not note the version of oneDNN: if "
-           "it "
-           "was another, numbers may differ in their last bits";
+           "it was another, numbers may differ in their last bits";
   if (saved.kernels == now.kernels)
     return "[resume] the same kernels with another version of oneDNN, device or --deterministic "
            "than in the saved run: numbers may differ from it in their last bits";
