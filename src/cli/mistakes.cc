@@ -39,6 +39,14 @@ std::string with_hint(const std::string& text, const std::string& near, const st
          (near.empty() ? "; see " : " See ") + help;
 }
 
+// The message for an option that was given more than once; empty: there is none.
+std::string given_twice(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 1)
+      return option->get_name() + ": expected once, received it given twice; leave one out";
+  return "";
+}
+
 }  // namespace
 
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
@@ -47,13 +55,6 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
   for (const std::string& candidate : known)
     if (const size_t d = distance(word, candidate); d < least) least = d, best = candidate;
   return best;
-}
-
-std::string given_twice(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options())
-    if (option->count() > 1)
-      return option->get_name() + ": expected once, received it given twice; leave one out";
-  return "";
 }
 
 std::string explain(const CLI::ParseError& error, const CLI::App& app,

@@ -10,9 +10,6 @@ namespace pl {
 // The nearest of `known` to `word`, when it is near enough to be meant; empty otherwise.
 std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
 
-// The message for an option that was given more than once; empty: there is none.
-std::string given_twice(const CLI::App& command);
-
 // The message for arguments that `app` refused with `error`.
 std::string explain(const CLI::ParseError& error, const CLI::App& app,
                     const std::vector<std::string>& arguments);
